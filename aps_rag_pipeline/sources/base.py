@@ -1,0 +1,157 @@
+"""The contract between a source and the sync: what a feed may say about itself, and nothing else.
+
+A source is read in *units*, the smallest thing that can be fetched and judged whole: a file, a log document, a page of
+rows. `Complete(unit)` states that every live record of that unit has been given in this stream, so that whatever the
+catalog still holds of the unit is gone. A unit that could not be read is a `Failure` and loses nothing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from aps_rag_pipeline.records import Attachment, Record
+from aps_rag_pipeline.settings import Feed, Limits
+
+
+class FeedError(Exception):
+    """The feed as a whole cannot be read: an outage, never an emptiness. Nothing of it is changed."""
+
+
+class UnreadableError(Exception):
+    """One item cannot be read. `permanent` means that only a change of the item itself can help."""
+
+    def __init__(self, reason: str, *, remedy: str = "", permanent: bool = True) -> None:
+        super().__init__(reason)
+        self.remedy = remedy
+        self.permanent = permanent
+
+
+class Upsert(msgspec.Struct, frozen=True, tag="upsert"):
+    """A live record. `place` says where it was read (file and row), for messages to people."""
+
+    record: Record
+    unit: str
+    place: str
+
+
+class Complete(msgspec.Struct, frozen=True, tag="complete"):
+    """Every live record of the unit has been given; a unit that no longer exists is complete without any."""
+
+    unit: str
+
+
+class Removal(msgspec.Struct, frozen=True, tag="removal"):
+    """The source states that this record is gone."""
+
+    id: str
+
+
+class Failure(msgspec.Struct, frozen=True, tag="failure", omit_defaults=True):
+    """An item that could not be read. It is remembered and retried; `record_id`, where known, keeps its old version alive.
+
+    With `item` equal to `unit` the whole unit failed and must not be followed by its `Complete`.
+    """
+
+    unit: str
+    item: str
+    place: str
+    reason: str
+    remedy: str = ""
+    permanent: bool = False
+    record_id: str = ""
+
+
+class Ignored(msgspec.Struct, frozen=True, tag="ignored"):
+    """Something that is not a record by design (a lock file, a binary, a system event): counted, not retried."""
+
+    place: str
+    reason: str
+
+
+class Cursor(msgspec.Struct, frozen=True, tag="cursor"):
+    """The last item of a complete stream; a stream without it was cut off and moves no cursor."""
+
+    value: Any
+
+
+Change = Upsert | Complete | Removal | Failure | Ignored | Cursor
+
+
+class Blobs(Protocol):
+    """Where bytes of attachments go."""
+
+    def put(self, data: bytes) -> str:
+        """Store the bytes once and return their sha256 in hex."""
+        ...
+
+
+@dataclass(frozen=True)
+class SourceContext:
+    """What a source may use besides its feed."""
+
+    zone: ZoneInfo
+    blobs: Blobs
+    limits: Limits
+
+
+@dataclass(frozen=True)
+class Found:
+    """What `aps-rag config check` says of a feed."""
+
+    units: int
+    detail: str
+
+
+class Source(ABC):
+    """One feed of one source. Implementations hold no state between calls."""
+
+    #: Key of the source in `records.SOURCES`.
+    key: ClassVar[str]
+    #: Raise it when the same bytes would now give another record: every unit of the feed is then read again.
+    version: ClassVar[int] = 1
+
+    def __init__(self, feed: Feed, context: SourceContext) -> None:
+        self.feed = feed
+        self.context = context
+
+    @abstractmethod
+    def fingerprint(self) -> str | None:
+        """Cheap digest of the feed's state; equal means nothing has moved, None means unknown: look.
+
+        Raises:
+            FeedError: the feed cannot be reached.
+        """
+
+    @abstractmethod
+    def changes(self, cursor: Any, retry: frozenset[str] = frozenset()) -> Iterator[Change]:
+        """What moved since `cursor` (None: everything), and the units of `retry` whatever the cursor says.
+
+        Raises:
+            FeedError: the feed cannot be read; the stream so far is thrown away.
+        """
+
+    @abstractmethod
+    def inventory(self) -> Iterator[str]:
+        """The ids of all live records, for reconciliation."""
+
+    @abstractmethod
+    def fetch_attachment(self, attachment: Attachment) -> bytes:
+        """The bytes of an attachment, from the source.
+
+        Raises:
+            UnreadableError: it cannot be had.
+        """
+
+    @abstractmethod
+    def check(self) -> Found:
+        """Look at the feed without reading it all.
+
+        Raises:
+            FeedError: with what is wrong and what would help.
+        """

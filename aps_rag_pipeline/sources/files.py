@@ -1,0 +1,286 @@
+"""Feeds that are folders or files: walking them safely, and telling what moved from sizes and times."""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import logging
+import os
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from aps_rag_pipeline.records import Attachment
+from aps_rag_pipeline.sources.base import (
+    Change,
+    Complete,
+    Cursor,
+    Failure,
+    FeedError,
+    Found,
+    Ignored,
+    Source,
+    UnreadableError,
+    Upsert,
+)
+
+log = logging.getLogger(__name__)
+
+#: Never part of a feed: what editors, offices and version control leave beside the files people mean.
+LEFTOVERS = ("~$*", ".~lock.*", "*.swp", "*~", ".DS_Store", "Thumbs.db", ".git", ".hg", ".svn", "__pycache__")
+
+
+@dataclass(frozen=True)
+class FileEntry:
+    """A file of a feed. `name` is its path below the feed's location, with forward slashes, printable."""
+
+    path: Path
+    name: str
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+
+    @property
+    def state(self) -> str:
+        return f"{self.name}|{self.size}|{self.mtime_ns}|{self.ctime_ns}"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Files that are judged together. Most units are one file and carry its name."""
+
+    name: str
+    files: tuple[FileEntry, ...]
+
+
+@dataclass
+class Listing:
+    """What a walk found: files, and what it could or would not look at."""
+
+    files: list[FileEntry]
+    failures: list[Failure]
+    ignored: list[Ignored]
+
+
+class FileSource(Source):
+    """A source in file form. Subclasses say which files they read and turn one unit into records."""
+
+    #: Glob patterns on file names, case-insensitive; `feed.include` replaces them.
+    patterns: ClassVar[tuple[str, ...]] = ("*",)
+
+    @abstractmethod
+    def read(self, unit: Unit) -> Iterator[Upsert | Failure | Ignored]:
+        """The live records of a unit. Raise `UnreadableError` when nothing of it can be read."""
+
+    def units(self, listing: Listing) -> Iterator[Unit]:
+        """Group the files into units. Each file is one, unless a subclass knows better."""
+        for entry in listing.files:
+            yield Unit(entry.name, (entry,))
+
+    def shared_files(self) -> tuple[Path, ...]:
+        """Files that every unit depends on (a sidecar table): when one moves, everything is read again."""
+        return () if self.feed.sidecar is None else (self.feed.sidecar,)
+
+    # the contract
+
+    def fingerprint(self) -> str | None:
+        return _digest([self._shared_state(), *sorted(entry.state for entry in self.listing().files)])
+
+    def changes(self, cursor: Any, retry: frozenset[str] = frozenset()) -> Iterator[Change]:
+        listing = self.listing()
+        known: dict[str, str] = dict(cursor["units"]) if cursor else {}
+        if known and not listing.files:
+            raise FeedError(
+                f"{self.feed.location}: the folder is empty but {len(known)} files were read from it before; "
+                "nothing is removed. If they are really gone, remove the feed from facility.yaml"
+            )
+        shared = self._shared_state()
+        seen: dict[str, str] = {}
+        yield from listing.ignored
+        for failure in listing.failures:
+            yield failure
+            for name in known:  # what could not be listed is not gone
+                if name == failure.unit or name.startswith(failure.unit + "/"):
+                    seen[name] = known[name]
+        for unit in self.units(listing):
+            state = _digest([shared, *(entry.state for entry in unit.files)])
+            seen[unit.name] = state
+            if known.get(unit.name) == state and unit.name not in retry:
+                continue
+            yield from self._read_whole(unit)
+        for name in known.keys() - seen.keys():
+            yield Complete(name)
+        yield Cursor({"units": seen})
+
+    def inventory(self) -> Iterator[str]:
+        for unit in self.units(self.listing()):
+            for change in self._read_whole(unit):
+                if isinstance(change, Upsert):
+                    yield change.record.id
+
+    def fetch_attachment(self, attachment: Attachment) -> bytes:
+        raise UnreadableError(
+            f"{attachment.name}: files are read together with their record",
+            remedy="sync the feed again",
+            permanent=False,
+        )
+
+    def check(self) -> Found:
+        listing = self.listing()
+        for path in self.shared_files():
+            if not path.is_file():
+                raise FeedError(f"{path}: no such file; mend or remove `sidecar` of feed {self.feed.name}")
+        if not listing.files:
+            wanted = ", ".join(self.feed.include or self.patterns)
+            raise FeedError(f"{self.feed.location}: no file matches {wanted}; mend `location` or `include`")
+        detail = f"{len(listing.files)} files, {sum(entry.size for entry in listing.files) / 1e6:.1f} MB"
+        if listing.failures:
+            detail += f"; {len(listing.failures)} cannot be opened, the first: {listing.failures[0].reason}"
+        return Found(len(listing.files), detail)
+
+    # walking
+
+    def listing(self) -> Listing:
+        """Every file of the feed in a stable order.
+
+        Raises:
+            FeedError: the location does not exist or cannot be listed.
+        """
+        root = self.feed.location
+        if not root.exists():
+            raise FeedError(f"{root}: no such file or folder; mend `location` of feed {self.feed.name}")
+        found = Listing([], [], [])
+        if root.is_file():
+            self._add(root, root.name, found)
+            return found
+        try:
+            os.scandir(root).close()
+        except OSError as error:
+            raise FeedError(f"{root}: cannot be listed ({error.strerror or error})") from error
+        self._walk(root, "", {_identity(root)}, found)
+        return found
+
+    def _walk(self, folder: Path, prefix: str, above: set[tuple[int, int]], found: Listing) -> None:
+        try:
+            with os.scandir(folder) as entries:
+                children = sorted(entries, key=lambda entry: entry.name)
+        except OSError as error:
+            found.failures.append(_failed(prefix.rstrip("/"), folder, error))
+            return
+        for child in children:
+            name = prefix + printable(child.name)
+            if any(fnmatch.fnmatch(child.name, pattern) for pattern in LEFTOVERS):
+                if not child.is_dir(follow_symlinks=False):
+                    found.ignored.append(Ignored(name, "left behind by an editor, an office or the system"))
+                continue
+            path = Path(child.path)
+            try:
+                if child.is_symlink() and not path.resolve().is_relative_to(self.feed.location.resolve()):
+                    found.ignored.append(Ignored(name, "a link that leads out of the feed's folder"))
+                elif child.is_dir():
+                    identity = _identity(path)
+                    if identity in above:
+                        found.ignored.append(Ignored(name, "a link to a folder that contains it"))
+                    else:
+                        self._walk(path, name + "/", above | {identity}, found)
+                elif child.is_symlink() and not path.exists():
+                    found.ignored.append(Ignored(name, "a link to nothing"))
+                else:
+                    self._add(path, name, found)
+            except (OSError, RuntimeError) as error:  # a loop of links is a RuntimeError before Python 3.13
+                found.failures.append(_failed(name, path, error))
+
+    def _add(self, path: Path, name: str, found: Listing) -> None:
+        if not self._wanted(name):
+            return
+        if not path.is_file():
+            found.ignored.append(Ignored(name, "not a regular file"))
+            return
+        stat = path.stat()
+        found.files.append(FileEntry(path, name, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns))
+
+    def _wanted(self, name: str) -> bool:
+        def matches(patterns: tuple[str, ...]) -> bool:
+            base, whole = name.rsplit("/", 1)[-1].lower(), name.lower()
+            return any(fnmatch.fnmatch(base, p.lower()) or fnmatch.fnmatch(whole, p.lower()) for p in patterns)
+
+        return matches(self.feed.include or self.patterns) and not matches(self.feed.exclude)
+
+    # reading
+
+    def load(self, entry: FileEntry) -> bytes:
+        """The bytes of a file, within the limits.
+
+        Raises:
+            UnreadableError: too large, empty, or not to be opened.
+        """
+        limit = self.context.limits.max_file_mb
+        if entry.size > limit * 1e6:
+            raise UnreadableError(
+                f"{entry.size / 1e6:.0f} MB, more than limits.max_file_mb ({limit:g})",
+                remedy="raise the limit or split it",
+            )
+        try:
+            data = entry.path.read_bytes()
+        except OSError as error:
+            raise UnreadableError(
+                f"cannot be opened ({error.strerror or error})", remedy="check its permissions", permanent=False
+            ) from error
+        if not data.strip():
+            raise UnreadableError("the file is empty", remedy="fill it or remove it")
+        return data
+
+    def _read_whole(self, unit: Unit) -> Iterator[Change]:
+        place = unit.files[0].name if unit.files else unit.name
+        try:
+            # A unit is given whole or not at all: half of one followed by a failure would look like removals.
+            yield from list(self.read(unit))
+        except UnreadableError as error:
+            yield Failure(unit.name, unit.name, place, str(error), error.remedy, error.permanent)
+        except (
+            OSError,
+            MemoryError,
+            RecursionError,
+            ValueError,
+            KeyError,
+            TypeError,
+            IndexError,
+            AttributeError,
+        ) as error:
+            # A parser may fail in any way on a damaged file; it must cost this unit and nothing else.
+            log.debug("reading %s", place, exc_info=True)
+            reason = f"could not be parsed ({type(error).__name__}: {error})"
+            yield Failure(unit.name, unit.name, place, reason, "open it in its own program and save it again", True)
+        else:
+            yield Complete(unit.name)
+
+    def _shared_state(self) -> str:
+        states = []
+        for path in self.shared_files():
+            try:
+                stat = path.stat()
+            except OSError as error:
+                raise FeedError(f"{path}: cannot be read ({error.strerror or error})") from error
+            states.append(f"{path.name}|{stat.st_size}|{stat.st_mtime_ns}|{stat.st_ctime_ns}")
+        return _digest(states)
+
+
+def printable(name: str) -> str:
+    """A file name as valid text: bytes that are no UTF-8 are shown escaped."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    stat = path.stat()
+    return stat.st_dev, stat.st_ino
+
+
+def _failed(name: str, path: Path, error: Exception) -> Failure:
+    reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
+    return Failure(name, name, str(path), f"cannot be opened ({reason})", "check its permissions or the link", False)
+
+
+def _digest(parts: list[str]) -> str:
+    return hashlib.blake2b("\n".join(parts).encode("utf-8", "backslashreplace"), digest_size=16).hexdigest()
