@@ -47,7 +47,7 @@ FieldValue = str | int | float | bool | list[str]
 
 
 class Part(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A stretch of text in reading order. `locator` says where it stands (page, section path, message id, line range)."""
+    """A stretch of text in reading order. `locator` says where it stands: page, section path, message id, line range."""
 
     kind: PartKind
     text: str
@@ -58,7 +58,7 @@ class Part(msgspec.Struct, frozen=True, omit_defaults=True):
 class Attachment(msgspec.Struct, frozen=True, omit_defaults=True):
     """A file that belongs to a record. Its bytes lie once in the blob store under `sha256`.
 
-    `part` is the index of the part it belongs behind (text read from a picture stands there); -1 is the end of the record.
+    `part` is the index of the part it belongs behind (text read from a picture stands there); -1 is the record's end.
     `page` (1-based) narrows it to one page of a paged file, so that a scanned page can be read alone.
     """
 
@@ -71,7 +71,7 @@ class Attachment(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Link(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A reference as the source states it. `target` is a citation key, an id in the same feed, a PV name or a URL, by `kind`."""
+    """A reference as the source states it. By `kind`, `target` is a citation key, an id, a PV name, a path or a URL."""
 
     kind: LinkKind
     target: str

@@ -53,7 +53,7 @@ class Removal(msgspec.Struct, frozen=True, tag="removal"):
 
 
 class Failure(msgspec.Struct, frozen=True, tag="failure", omit_defaults=True):
-    """An item that could not be read. It is remembered and retried; `record_id`, where known, keeps its old version alive.
+    """An item that could not be read. It is remembered and retried; `record_id`, where known, keeps its old version.
 
     With `item` equal to `unit` the whole unit failed and must not be followed by its `Complete`.
     """

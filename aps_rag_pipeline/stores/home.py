@@ -1,0 +1,90 @@
+"""The home of a facility: one folder that holds everything the pipeline keeps."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from aps_rag_pipeline.stores.blobs import BlobStore
+
+
+class HomeError(Exception):
+    """The home cannot be used; the message names the folder and the remedy."""
+
+
+@dataclass(frozen=True)
+class Home:
+    """Paths below a home. Nothing is created until `create` is called."""
+
+    root: Path
+
+    @property
+    def catalog(self) -> Path:
+        return self.root / "catalog.sqlite"
+
+    @property
+    def spool(self) -> Path:
+        return self.root / "spool"
+
+    @property
+    def lance(self) -> Path:
+        return self.root / "lance"
+
+    @property
+    def tantivy(self) -> Path:
+        return self.root / "tantivy"
+
+    @property
+    def marts(self) -> Path:
+        return self.root / "marts"
+
+    @property
+    def releases(self) -> Path:
+        return self.root / "releases"
+
+    @property
+    def models(self) -> Path:
+        """Converted forms of embedding models, by fingerprint."""
+        return self.root / "models"
+
+    @property
+    def state(self) -> Path:
+        """Small files about the last attempts and successes of each source, for sensors and `status`."""
+        return self.root / "state"
+
+    @property
+    def graph(self) -> Path:
+        """Data and address of a Bolt server started by `aps-rag graph up`."""
+        return self.root / "graph"
+
+    @property
+    def dagster(self) -> Path:
+        """DAGSTER_HOME of the runs that `aps-rag sync` and `make ui` start."""
+        return self.root / "dagster"
+
+    @property
+    def writer_lock(self) -> Path:
+        return self.root / "writer.lock"
+
+    @property
+    def blobs(self) -> BlobStore:
+        return BlobStore(self.root / "blobs")
+
+    def create(self) -> Home:
+        """Make the folder, readable by its owner alone: labels are enforced by readers, not by the file system.
+
+        Raises:
+            HomeError: it cannot be made or written.
+        """
+        try:
+            self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            for folder in (self.spool, self.releases, self.marts, self.state):
+                folder.mkdir(exist_ok=True)
+        except OSError as error:
+            raise HomeError(
+                f"{self.root}: cannot be created ({error.strerror}); set `home` to a writable folder"
+            ) from error
+        if not os.access(self.root, os.W_OK):
+            raise HomeError(f"{self.root}: is not writable; set `home` to a writable folder or mend its permissions")
+        return self
