@@ -56,15 +56,29 @@ def html_to_text(html: str, base_url: str = "") -> str:
     Paragraphs are parted by blank lines, headings begin with `#`, list items with `- ` or their number, tables become
     pipe tables, `<pre>` becomes fenced code and links become `text (url)`. Scripts, styles and comments are left out.
     """
-    return "\n\n".join(_written(block) for block in html_blocks(html, base_url))
+    return blocks_to_text(html_blocks(html, base_url))
 
 
 def html_blocks(html: str, base_url: str = "") -> list[Block]:
     """The blocks of a page or fragment in reading order. Relative links are joined to `base_url` where one is given."""
+    return tree_blocks(parse_html(html), base_url)
+
+
+def parse_html(html: str) -> Tag:
+    """The tree of a page or fragment, however broken, for callers that look into it before reading its text."""
     from bs4 import BeautifulSoup
 
-    soup = BeautifulSoup(html, "lxml")
-    return [block for block in _blocks(soup, base_url, 0) if block.text.strip()]
+    return BeautifulSoup(html, "lxml")
+
+
+def tree_blocks(tree: Tag, base_url: str = "") -> list[Block]:
+    """Like :func:`html_blocks`, of a parsed tree."""
+    return [block for block in _blocks(tree, base_url, 0) if block.text.strip()]
+
+
+def blocks_to_text(blocks: Iterable[Block]) -> str:
+    """Blocks as one text, in the form that :func:`html_to_text` describes."""
+    return "\n\n".join(_written(block) for block in blocks)
 
 
 def pipe_table(rows: Iterable[Iterable[str]]) -> str:
@@ -74,6 +88,42 @@ def pipe_table(rows: Iterable[Iterable[str]]) -> str:
     width = max((len(row) for row in cells), default=0)
     lines = ["| " + " | ".join(row + [""] * (width - len(row))) + " |" for row in cells]
     return "\n".join([*lines[:1], "|" + " --- |" * width, *lines[1:]]) if lines else ""
+
+
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_TABLE_RULE = re.compile(r" {0,3}\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*")
+
+
+def markdown_blocks(text: str) -> list[Block]:
+    """Prose, fenced code and pipe tables of Markdown text in reading order; headings stay in the prose as written."""
+    blocks: list[Block] = []
+    prose: list[str] = []
+
+    def close() -> None:
+        blocks.append(Block("prose", "\n".join(prose).strip("\n")))
+        prose.clear()
+
+    lines = text.split("\n")
+    at = 0
+    while at < len(lines):
+        fence = _FENCE.match(lines[at])
+        if fence:
+            close()
+            end = next(
+                (n for n in range(at + 1, len(lines)) if lines[n].strip().startswith(fence.group(1))), len(lines)
+            )
+            blocks.append(Block("code", "\n".join(lines[at + 1 : end])))
+            at = end + 1
+        elif "|" in lines[at] and at + 1 < len(lines) and "|" in lines[at + 1] and _TABLE_RULE.fullmatch(lines[at + 1]):
+            close()
+            end = next((n for n in range(at + 2, len(lines)) if "|" not in lines[n]), len(lines))
+            blocks.append(Block("table", "\n".join(line.strip() for line in lines[at:end])))
+            at = end
+        else:
+            prose.append(lines[at])
+            at += 1
+    close()
+    return [block for block in blocks if block.text.strip()]
 
 
 _MARKDOWN_LINK = re.compile(r"(!?)\[((?:[^\[\]]|!?\[[^\[\]]*\](?:\([^()\n]*\))?)*)\]\(((?:[^()\n]|\([^()\n]*\))*)\)")
