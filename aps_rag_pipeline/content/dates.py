@@ -105,7 +105,7 @@ def parse_moment(value: object, zone: tzinfo, order: DateOrder = "mdy") -> datet
 
 def iso_utc(moment: datetime) -> str:
     """The form in which times stand among a record's fields."""
-    return moment.astimezone(UTC).isoformat()
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def _moment(value: object, zone: tzinfo, order: DateOrder) -> datetime | date | None:

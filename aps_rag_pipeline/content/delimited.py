@@ -19,7 +19,7 @@ _MAX_BROKEN = 1_000
 
 
 class TextRow(NamedTuple):
-    """`number` counts rows as a spreadsheet program shows them, blank ones too; `problem` says why one cannot be read."""
+    """`number` counts rows as a spreadsheet program does, blank ones too; `problem` says why one cannot be trusted."""
 
     number: int
     cells: list[str]

@@ -1,4 +1,4 @@
-"""Tables in files, row by row: CSV, TSV, XLSX and XLS, with columns found by their headings.
+"""Tables in files, row by row: CSV, TSV, XLSX, XLS and JSON lists of objects, with columns found by their headings.
 
 A caller says which columns it wants (`Wanted`): by the feed's column map, or by headings that it knows. The heading row
 is the first that carries them, so titles above a table do no harm. Rows stream; nothing holds a sheet twice.
@@ -6,24 +6,28 @@ is the first that carries them, so titles above a table do no harm. Rows stream;
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
+from math import isfinite
+from pathlib import Path
 
 from aps_rag_pipeline.content.delimited import find_delimiter, read_delimited
-from aps_rag_pipeline.content.text import decode, is_binary
+from aps_rag_pipeline.content.text import clean, decode, is_binary
 from aps_rag_pipeline.content.workbooks import Cell, is_workbook, read_sheets
 from aps_rag_pipeline.settings import Limits
 from aps_rag_pipeline.sources.base import Ignored, UnreadableError
 
-__all__ = ["TABLE_PATTERNS", "Cell", "Row", "Table", "Wanted", "cell_text", "read_tables", "slug"]
+__all__ = ["TABLE_PATTERNS", "Cell", "Row", "Table", "Wanted", "cell_text", "head_of", "read_tables", "slug"]
 
 TABLE_PATTERNS = ("*.csv", "*.tsv", "*.xlsx", "*.xlsm", "*.xls")
 
 #: How many rows may stand above the heading row.
 _HEADING_ROWS = 50
 _SHOWN_HEADINGS = 40
+_HEAD_BYTES = 1 << 18
 
 _RawRow = tuple[int, list[Cell], str]
 
@@ -142,7 +146,18 @@ def read_tables(
     if not found:
         raise _likeliest(misfits) or UnreadableError(f"{name}: the workbook has no sheet")
     for place, misfit in misfits:
-        yield Ignored(place, f"a sheet without the wanted columns ({misfit})")
+        blank = isinstance(misfit, _BlankError)
+        yield Ignored(place, "a blank sheet" if blank else f"a sheet without the wanted columns: {misfit}")
+
+
+def head_of(path: Path) -> bytes | None:
+    """The beginning of a text table, enough to find its headings; None for what must be read whole to find them."""
+    try:
+        with path.open("rb") as stream:
+            head = stream.read(_HEAD_BYTES)
+    except OSError as error:
+        raise UnreadableError(f"cannot be opened ({error.strerror or error})", permanent=False) from error
+    return None if is_workbook(head) or head.lstrip()[:1] in (b"[", b"{") else head
 
 
 def _likeliest(misfits: list[tuple[str, UnreadableError]]) -> UnreadableError | None:
@@ -159,6 +174,9 @@ def _text_rows(data: bytes, name: str, wanted: Wanted, encoding: str | None) -> 
     if is_binary(data):
         raise UnreadableError(f"{name}: neither text nor a workbook", remedy="export it as CSV or XLSX")
     text = decode(data, encoding)
+    if text.lstrip()[:1] in ("[", "{"):
+        yield from _json_rows(text, name)
+        return
     if text.lstrip()[:200].lower().startswith(("<!doctype", "<html", "<?xml", "<table")):
         raise UnreadableError(f"{name}: a web page, not a table", remedy="open it and save it as CSV or XLSX")
     headings = {_one_line(heading) for heading in wanted.columns.values()}
@@ -166,6 +184,30 @@ def _text_rows(data: bytes, name: str, wanted: Wanted, encoding: str | None) -> 
     for row in read_delimited(text, delimiter):
         cells: list[Cell] = list(row.cells)
         yield row.number, cells, row.problem
+
+
+def _json_rows(text: str, name: str) -> Iterator[_RawRow]:
+    """A list of objects, or the one that an object holds; its keys are the headings. Row 1 is the first object."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableError(f"{name}: neither a table nor whole JSON ({error})", remedy="export it again") from error
+    lists = [found] if isinstance(found, list) else [value for value in found.values() if isinstance(value, list)]
+    items = lists[0] if len(lists) == 1 else []
+    if not items or not all(isinstance(item, dict) for item in items):
+        raise UnreadableError(f"{name}: JSON, but not one list of objects", remedy="export it as CSV or XLSX")
+    headings = list(dict.fromkeys(key for item in items for key in item))
+    yield 0, list(headings), ""
+    for number, item in enumerate(items, 1):
+        yield number, [_json_cell(item.get(heading)) for heading in headings], ""
+
+
+def _json_cell(value: object) -> Cell:
+    if isinstance(value, list):
+        return clean(", ".join(str(item) for item in value if isinstance(item, str | int | float)))
+    if isinstance(value, float):
+        return value if isfinite(value) else ""
+    return clean(value).strip() if isinstance(value, str) else value if isinstance(value, int) else ""
 
 
 def _open_table(place: str, rows: Iterator[_RawRow], wanted: Wanted) -> Table:
