@@ -30,7 +30,7 @@ def file_name(address: str) -> str:
 
 
 def companion(root: Path, candidates: Iterable[Path]) -> Path | None:
-    """The first candidate that is a regular file inside `root`; what leads out of it, links included, is no candidate."""
+    """The first candidate that is a regular file inside `root`; what leads out of it, links included, is none."""
     home = root.resolve()
     for path in candidates:
         try:

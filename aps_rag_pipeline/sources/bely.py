@@ -1,0 +1,157 @@
+"""Log books: BELY exports as its REST interface gives them, and the other forms that facilities keep their logs in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from aps_rag_pipeline.content.text import decode
+from aps_rag_pipeline.records import Record, content_hash
+from aps_rag_pipeline.sources.base import Failure, FeedError, Ignored, Source, UnreadableError, Upsert
+from aps_rag_pipeline.sources.files import FileEntry, Listing, Unit
+from aps_rag_pipeline.sources.jsonfiles import JsonFileSource, mapping, read_json
+from aps_rag_pipeline.sources.logbooks.dialects import SHAPES, read_values
+from aps_rag_pipeline.sources.logbooks.dump import Dump, read_dump
+from aps_rag_pipeline.sources.logbooks.events import is_event_capture, read_events
+from aps_rag_pipeline.sources.logbooks.model import AUDIT_LINE, Entry, Reading, gather
+from aps_rag_pipeline.sources.logbooks.threads import ThreadWriter
+from aps_rag_pipeline.sources.logbooks.transcript import META, Mission, is_transcript, read_transcript
+
+EVENTS, DUMP, TRANSCRIPT = "mqtt", "sql", "spacelog"
+DIALECTS = (*SHAPES, EVENTS, DUMP, TRANSCRIPT)
+
+
+class BelyFiles(JsonFileSource):
+    """A folder of log book exports.
+
+    The form of a file is found from its content; `options.dialect` (one of `DIALECTS`) settles it for the whole feed.
+    The .sql files of a folder are one dump and one unit; any other file is a unit of its own, a transcript together
+    with the description beside it.
+    """
+
+    key = "bely"
+    version = 1
+    patterns = ("*.json", "*.jsonl", "*.ndjson", "*.sql")
+
+    def units(self, listing: Listing) -> Iterator[Unit]:
+        dumps: dict[str, list[FileEntry]] = {}
+        metas = {_folder(entry.name): entry for entry in listing.files if _base(entry.name) == META}
+        for entry in listing.files:
+            if entry.name.lower().endswith(".sql"):
+                dumps.setdefault(_folder(entry.name), []).append(entry)
+            elif _base(entry.name) == META or "." in _base(entry.name) or _folder(entry.name) not in metas:
+                yield Unit(entry.name, (entry,))
+            else:
+                yield Unit(entry.name, (entry, metas[_folder(entry.name)]))
+        for folder, entries in dumps.items():
+            yield Unit(f"{folder}*.sql", tuple(entries))
+
+    def read(self, unit: Unit) -> Iterator[Upsert | Failure | Ignored]:
+        dialect = self._dialect()
+        first = unit.files[0]
+        if first.name.lower().endswith(".sql"):
+            yield from self._records(self._dump(unit), unit)
+            return
+        if _base(first.name) == META:
+            yield Ignored(first.name, "it describes the transcripts beside it")
+            return
+        text = decode(self.load(first), self.feed.encoding)
+        if dialect == TRANSCRIPT or (dialect is None and is_transcript(text)):
+            yield from read_transcript(text, self.feed, self._mission(unit), unit.name)
+        elif dialect == EVENTS or (dialect is None and is_event_capture(text)):
+            yield from self._records(read_events(text, unit.name, first.name), unit)
+        else:
+            found = read_json(text, first.name)
+            if found.broken:
+                remedy = "export the file again; nothing of it is removed until it can be read whole"
+                yield Failure(unit.name, unit.name, first.name, found.problem, remedy, True)
+            yield from self._records(read_values(found.values, unit.name, dialect), unit)
+
+    def _dialect(self) -> str | None:
+        """The dialect that the configuration settles, None where each file tells.
+
+        Raises:
+            FeedError: there is no such dialect.
+        """
+        named = self.feed.options.get("dialect")
+        if named is None or named in DIALECTS:
+            return named
+        known = ", ".join(DIALECTS)
+        raise FeedError(f"feed {self.feed.name}: options.dialect is {named!r}; it can be one of {known}")
+
+    def _records(self, reading: Reading, unit: Unit) -> Iterator[Upsert | Failure | Ignored]:
+        entries: list[Entry] = []
+        for read in reading:
+            if isinstance(read, Entry):
+                entries.append(read)
+            else:
+                yield read
+        folder = unit.files[0].path.parent
+        location = self.feed.location
+        root = location if location.is_dir() else location.parent
+        writer = ThreadWriter(self.feed, self.context, unit.name, folder, root)
+        seen: dict[str, tuple[str, str]] = {}
+        for entry in gather(entries):
+            reason = _no_content(entry)
+            if reason:
+                yield Ignored(entry.place, reason)
+                continue
+            record, failures = writer.record(entry)
+            twin = _repeated(record, entry.place, seen, unit.name)
+            if twin:
+                yield twin
+            else:
+                yield Upsert(record, unit.name, entry.place)
+                yield from failures
+
+    def _dump(self, unit: Unit) -> Reading:
+        dump = Dump()
+        for entry in unit.files:
+            yield from dump.add(self._text(entry), entry.name)
+        yield from read_dump(dump, unit.name)
+
+    def _mission(self, unit: Unit) -> Mission:
+        for entry in unit.files[1:]:
+            found = read_json(self._text(entry), entry.name)
+            return Mission.read(mapping(found.values[0].value), self.context.zone)
+        return Mission()
+
+    def _text(self, entry: FileEntry) -> str:
+        """The text of a file that its unit cannot be read without."""
+        try:
+            return decode(self.load(entry), self.feed.encoding)
+        except UnreadableError as error:
+            reason = f"{entry.name}: {error}"
+            raise UnreadableError(reason, remedy=error.remedy, permanent=error.permanent) from error
+
+
+def _no_content(entry: Entry) -> str:
+    """Why an entry is no record; empty when it is one."""
+    if AUDIT_LINE.fullmatch(entry.text.strip()):
+        return "an audit line of the server"
+    if not entry.title and not entry.files and not any(each.text.strip() for each in entry.thread()):
+        return "a log entry without text, replies or files"
+    return ""
+
+
+def _repeated(record: Record, place: str, seen: dict[str, tuple[str, str]], unit: str) -> Failure | Ignored | None:
+    """What a second entry of the same id is: nothing new, or a contradiction; None for the first."""
+    digest = content_hash(record)
+    first, first_digest = seen.setdefault(record.id, (place, digest))
+    if first == place:
+        return None
+    if digest == first_digest:
+        return Ignored(place, f"the same entry as at {first}")
+    reason = f"log id {record.id} stands here and, with other content, at {first}; the first is kept"
+    return Failure(unit, place, place, reason, "export again, or remove the one that is wrong", True, record.id)
+
+
+def _folder(name: str) -> str:
+    return name[: name.rfind("/") + 1]
+
+
+def _base(name: str) -> str:
+    return Path(name).name
+
+
+FORMS: dict[str, type[Source]] = {"files": BelyFiles}
