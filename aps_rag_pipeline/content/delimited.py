@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from aps_rag_pipeline.sources.base import UnreadableError
@@ -85,10 +86,11 @@ class _Lines:
         return self.lines[self.position - 1] + "\n"
 
 
-def find_delimiter(text: str, headings: Collection[str] = ()) -> str:
-    """The delimiter under which the first rows look most like a table; `headings`, where some are known, decide.
+def find_delimiter(text: str, recognised: Callable[[list[str]], int]) -> str:
+    """The delimiter under which the first rows look most like a table.
 
-    `headings` are compared as given, so pass them as they stand in the file.
+    Args:
+        recognised: how many of a row's cells are headings that are looked for; the most decide.
     """
     first = text.split("\n", 1)[0]
     if first.lower().startswith("sep=") and len(first) == 5:
@@ -96,16 +98,11 @@ def find_delimiter(text: str, headings: Collection[str] = ()) -> str:
     sample = text[:_SAMPLE_CHARS]
     if len(text) > _SAMPLE_CHARS:
         sample = sample[: sample.rfind("\n") + 1] or sample
-    return max(DELIMITERS, key=lambda delimiter: _likeness(sample, delimiter, headings))
+    return max(DELIMITERS, key=lambda delimiter: _likeness(sample, delimiter, recognised))
 
 
-def _likeness(sample: str, delimiter: str, headings: Collection[str]) -> tuple[int, float, int]:
-    rows: list[list[str]] = []
-    for row in read_delimited(sample, delimiter):
-        rows.append(row.cells)
-        if len(rows) == _SAMPLE_ROWS:
-            break
-    known = max((sum(cell in headings for cell in row) for row in rows), default=0) if headings else 0
+def _likeness(sample: str, delimiter: str, recognised: Callable[[list[str]], int]) -> tuple[int, float, int]:
+    rows = [row.cells for row in islice(read_delimited(sample, delimiter), _SAMPLE_ROWS)]
     widths = Counter(len(row) for row in rows if len(row) > 1)
     width, agreeing = widths.most_common(1)[0] if widths else (1, 0)
-    return known, agreeing / max(len(rows), 1), width
+    return max(map(recognised, rows), default=0), agreeing / max(len(rows), 1), width

@@ -179,8 +179,7 @@ def _text_rows(data: bytes, name: str, wanted: Wanted, encoding: str | None) -> 
         return
     if text.lstrip()[:200].lower().startswith(("<!doctype", "<html", "<?xml", "<table")):
         raise UnreadableError(f"{name}: a web page, not a table", remedy="open it and save it as CSV or XLSX")
-    headings = {_one_line(heading) for heading in wanted.columns.values()}
-    delimiter = find_delimiter(text, headings)
+    delimiter = find_delimiter(text, lambda cells: len(wanted.match(map(_one_line, cells))))
     for row in read_delimited(text, delimiter):
         cells: list[Cell] = list(row.cells)
         yield row.number, cells, row.problem
@@ -270,6 +269,8 @@ def _read_rows(place: str, headings: list[str], found: dict[str, int], rows: Ite
                 problem = f"{len(cells)} cells under {width} headings"
         if problem and len(cells) == width and problem.startswith("broken quoting"):
             problem = ""  # read leniently, the row still fits the table
+        if values and all(cell_text(value) == headings[found[name]] for name, value in values.items()):
+            continue  # a printed report repeats its headings on each page
         yield Row(f"{place}:{number}", values, others, problem)
 
 
