@@ -1,0 +1,224 @@
+"""Answers without a language model: the sentences of the evidence that fit the question best, each with its key.
+
+A sentence counts by how much of the question it covers (rare words count more), by how close in meaning it is, and by
+whether it holds the kind of thing that is asked for. Too little of both, and there is no answer.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from aps_rag_pipeline.knowledge import identifiers
+from query.checking import unsupported
+from query.expansion import Passage
+from query.results import Sentence, Understanding
+from query.words import statements, stems
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+#: Sentences of an answer.
+MOST_SENTENCES = 4
+#: A further sentence must come this close to the best one.
+_NEAR_BEST = 0.72
+#: Two sentences that share this part of their words say the same.
+_SAME = 0.75
+#: Sentences whose meaning is compared; the rest is set aside by their words alone.
+_COMPARED = 24
+_FEWEST_WORDS = 3
+#: The best passages count more: share of a sentence's score that a passage at the end of the evidence loses.
+_RANK_SHARE = 0.15
+#: What the title of a record says counts for its sentences, but less than what they say themselves.
+_TITLE_SHARE = 0.5
+
+Embed = Callable[[list[str]], "NDArray[np.float32]"]
+Frequency = Callable[[str], int]
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Evidence is sufficient when the best passage covers this part of the question, or is this close in meaning.
+
+    A release may carry values measured on its own corpus under `answer.<name>`.
+    """
+
+    coverage: float = 0.55  # of the weight of the question's words, in the best passage with its title
+    similarity: float = 0.38  # cosine of the question to the best chunk
+    strong_similarity: float = 0.62  # so close that the words need not be the same
+    weak_coverage: float = 0.25  # below this part even close evidence is about something else
+
+    @classmethod
+    def of(cls, calibrations: Mapping[str, float]) -> Thresholds:
+        names = cls.__dataclass_fields__
+        return cls(**{name: calibrations[f"answer.{name}"] for name in names if f"answer.{name}" in calibrations})
+
+
+_MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec"
+#: What is asked for, and the signs of a sentence that has it.
+_CUES = [
+    (re.compile(asked, re.IGNORECASE), re.compile(given))
+    for asked, given in (
+        (
+            r"\bwhy\b|\bcause|\breason\b|what was (?:wrong|behind|at fault)",
+            r"(?i)\bcaus|because|due to|\btraced to|turned out|\bfound|culprit|\broot|fault[sy]? (?:in|was)",
+        ),
+        (
+            r"\bfix|\brepair|\bresol|\bcured?\b|brought back|restor|solve",
+            r"(?i)replac|swap|fix|repair|reset|clean|tighten|restart|reboot|install|chang|restor|resol|adjust|reseat",
+        ),
+        (
+            r"^\W*when\b|what (?:time|date|day)",
+            rf"(?i)\d{{1,2}}:\d\d|\d{{4}}-\d\d-\d\d|\b\d{{1,2}}/\d{{1,2}}\b|\b(?:{_MONTHS})[a-z]*\.? \d",
+        ),
+        (
+            r"\bhow (?:long|much|high|low|many|often|far|fast|hot)\b|what (?:was|is) the\b|\bvalue\b|\blimit\b",
+            r"\d",
+        ),
+        (r"^\W*who\b|\bwhom\b", r"\b[A-Z][a-z]+ [A-Z][a-z]+\b|\bby [A-Z]|^[a-z]{3,}\b.*:"),
+    )
+]
+_CUE_BONUS = 0.08
+
+
+class Weigher:
+    """Weights of a question's words: the rarer in the corpus, the heavier."""
+
+    def __init__(self, question: Sequence[str], frequency: Frequency, size: int) -> None:
+        found = dict.fromkeys(stem for word in question for stem in stems(word))
+        self.weights = {
+            stem: math.log(1 + (size - n + 0.5) / (n + 0.5)) for stem in found if (n := frequency(stem)) >= 0
+        }
+        self.total = sum(self.weights.values())
+
+    def coverage(self, *texts: tuple[str, float]) -> float:
+        """Part of the question's weight that texts hold, each text counting by its share; 1 when nothing is asked."""
+        if not self.total:
+            return 1.0
+        held: dict[str, float] = {}
+        for text, share in texts:
+            for stem in set(stems(text)) & self.weights.keys():
+                held[stem] = max(held.get(stem, 0.0), share)
+        return sum(self.weights[stem] * share for stem, share in held.items()) / self.total
+
+
+@dataclass(frozen=True)
+class Candidate:
+    text: str
+    passage: Passage
+    place: int  # in its passage
+    coverage: float
+    score: float = 0.0
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Checked sentences, and what speaks for the evidence as a whole."""
+
+    sentences: list[Sentence]
+    coverage: float
+    similarity: float
+
+    def sufficient(self, thresholds: Thresholds) -> bool:
+        if not self.sentences or self.coverage < thresholds.weak_coverage:
+            return False
+        if self.similarity >= thresholds.strong_similarity:
+            return True
+        return self.coverage >= thresholds.coverage and self.similarity >= thresholds.similarity
+
+
+def question_words(understanding: Understanding) -> list[str]:
+    """What the question says that its answer should hold."""
+    return [*understanding.words, *understanding.identifiers]
+
+
+def draft(
+    understanding: Understanding,
+    passages: Sequence[Passage],
+    weigher: Weigher,
+    similarity: Mapping[str, float],
+    vector: NDArray[np.float32],
+    embed: Embed,
+) -> Draft:
+    """The best sentences of the evidence. `similarity`: cosine of the question to each passage's best chunk."""
+    candidates = _candidates(passages, weigher, understanding.identifiers)
+    compared = sorted(candidates, key=lambda c: -c.coverage)[:_COMPARED]
+    scored = _scored(compared, understanding.text, passages, vector, embed)
+    evidence = [passage.evidence() for passage in passages]
+    sentences = [
+        sentence for candidate in _chosen(scored) if not unsupported(sentence := _sentence(candidate), evidence)
+    ]
+    covered = max((weigher.coverage((p.record.title, 1.0), (p.text, 1.0), (p.key, 1.0)) for p in passages), default=0.0)
+    closest = max((similarity.get(p.passage_id, 0.0) for p in passages), default=0.0)
+    return Draft(sentences, covered, closest)
+
+
+def introduction(passages: Sequence[Passage], most: int = MOST_SENTENCES) -> list[Sentence]:
+    """How a record that was asked for by name begins."""
+    evidence = [passage.evidence() for passage in passages]
+    found = [
+        Sentence(text, [passage.key, *passage.also])
+        for passage in passages
+        for text in statements(passage.text, passage.kind)
+    ]
+    return [sentence for sentence in found if not unsupported(sentence, evidence)][:most]
+
+
+def cited_text(sentences: Sequence[Sentence]) -> str:
+    """Sentences with their keys behind them: `The window cracked. [BELY:12345]`"""
+    return " ".join(f"{sentence.text} {' '.join(f'[{key}]' for key in sentence.keys)}" for sentence in sentences)
+
+
+def _candidates(passages: Sequence[Passage], weigher: Weigher, asked: Sequence[str]) -> list[Candidate]:
+    found = []
+    for rank, passage in enumerate(passages):
+        lowered = 1 - _RANK_SHARE * rank / max(len(passages), 1)
+        for place, text in enumerate(statements(passage.text, passage.kind)):
+            if len(text.split()) < _FEWEST_WORDS and not set(identifiers.find(text)) & set(asked):
+                continue
+            heading = f"{passage.record.title} {passage.title} {passage.key}"
+            coverage = weigher.coverage((heading, _TITLE_SHARE), (text, 1.0))
+            found.append(Candidate(text, passage, place, coverage * lowered))
+    return found
+
+
+def _scored(
+    candidates: Sequence[Candidate],
+    question: str,
+    passages: Sequence[Passage],
+    vector: NDArray[np.float32],
+    embed: Embed,
+) -> list[Candidate]:
+    if not candidates:
+        return []
+    closeness = (embed([candidate.text for candidate in candidates]) @ vector).tolist()
+    rank = {passage.passage_id: place for place, passage in enumerate(passages)}
+    wanted = [given for asked, given in _CUES if asked.search(question)]
+    scored = []
+    for candidate, close in zip(candidates, closeness, strict=True):
+        bonus = _CUE_BONUS * sum(1 for cue in wanted if cue.search(candidate.text))
+        lowered = 1 - _RANK_SHARE * rank[candidate.passage.passage_id] / len(passages)
+        score = (0.5 * candidate.coverage + 0.5 * max(close, 0.0) + bonus) * lowered
+        scored.append(Candidate(candidate.text, candidate.passage, candidate.place, candidate.coverage, score))
+    return sorted(scored, key=lambda c: -c.score)
+
+
+def _chosen(scored: Sequence[Candidate]) -> list[Candidate]:
+    """The best, and those near it that say something else; sentences of one passage in reading order."""
+    chosen: list[Candidate] = []
+    for candidate in scored:
+        if len(chosen) == MOST_SENTENCES or candidate.score < _NEAR_BEST * scored[0].score:
+            break
+        words = set(stems(candidate.text))
+        if all(len(words & (said := set(stems(c.text)))) < _SAME * min(len(words), len(said)) for c in chosen):
+            chosen.append(candidate)
+    order = {c.passage.passage_id: place for place, c in reversed(list(enumerate(chosen)))}
+    return sorted(chosen, key=lambda c: (order[c.passage.passage_id], c.place))
+
+
+def _sentence(candidate: Candidate) -> Sentence:
+    return Sentence(candidate.text, [candidate.passage.key, *candidate.passage.also])

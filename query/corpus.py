@@ -1,0 +1,172 @@
+"""The door to a facility's knowledge: search it, ask it, open a record of it, as a reader of certain groups."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Self
+from zoneinfo import ZoneInfo
+
+from aps_rag_pipeline.stores.home import Home
+from query import lookup, retrieval
+from query.filters import Filters, known_sources, reader
+from query.question import Question, Request
+from query.results import Answer, CorpusStatus, Mode, RecordView, SearchResult
+from query.snapshot import Snapshot
+from query.times import Bound, ShiftLike, parse_bound
+
+
+class Corpus:
+    """A reader's view of the newest release at the time of opening, or of the last :meth:`refresh`.
+
+    Safe to share by threads. Use it as a context manager, or close it.
+    """
+
+    def __init__(self, home: Home, filters: Filters, shifts: Sequence[ShiftLike], zone: ZoneInfo | None) -> None:
+        self._home = home
+        self._filters = filters
+        self._shifts = tuple(shifts)
+        self._zone = zone
+        self._snapshot = Snapshot(home)
+
+    @classmethod
+    def open(
+        cls,
+        home: Path | str | Home,
+        groups: Collection[str] | None,
+        *,
+        shifts: Sequence[ShiftLike] = (),
+        zone: ZoneInfo | None = None,
+    ) -> Self:
+        """Open the newest release of a home.
+
+        Args:
+            groups: the reader's groups, who sees records labelled `public` or with one of these; None is the owner of
+                the home, who sees every labelled record.
+            shifts: the facility's shifts (`settings.shifts`), so that "owl shift" means hours of a day.
+            zone: zone of dates in questions; the facility's when left out.
+
+        Raises:
+            NoReleaseError: nothing has been published there yet.
+        """
+        made = home if isinstance(home, Home) else Home(Path(home))
+        return cls(made, Filters(groups=reader(groups)), shifts, zone)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the release go; the collector may take it once it is old."""
+        self._snapshot.retire()
+
+    def refresh(self) -> int:
+        """Serve the newest release from now on; gives its number. Calls under way end on the one they began with."""
+        old, self._snapshot = self._snapshot, Snapshot(self._home)
+        if old.release.manifest.model.fingerprint == self._snapshot.release.manifest.model.fingerprint:
+            self._snapshot._encoder = old._encoder
+        old.retire()
+        return self.release
+
+    @property
+    def release(self) -> int:
+        """Number of the open release."""
+        return self._snapshot.release.manifest.number
+
+    def search(
+        self,
+        text: str,
+        k: int = 10,
+        sources: Collection[str] | None = None,
+        feeds: Collection[str] | None = None,
+        since: Bound = None,
+        until: Bound = None,
+        mode: Mode = "hybrid",
+        profile: str | None = None,
+        now: datetime | None = None,
+    ) -> SearchResult:
+        """The `k` records that fit best, each with its best passage.
+
+        Args:
+            sources: keys of the kinds of source to search; all when left out.
+            feeds: names of the feeds to search.
+            since: only records created at or after this time; a naive one is in the facility's zone.
+            until: only records created before this time; a date counts to its end.
+            mode: `hybrid`, or one channel alone.
+            profile: fixed fusion weights instead of those by intent (`fusion.PROFILES`).
+            now: what "yesterday" is meant against; the present when left out.
+
+        Raises:
+            ValueError: an unknown source, mode or profile, or a bound that is no time.
+        """
+        request = self._request(text, sources, feeds, since, until, mode, profile, now)
+        with self._snapshot.used() as snapshot:
+            return Question(snapshot, request).search(max(k, 0))
+
+    def ask(
+        self,
+        text: str,
+        sources: Collection[str] | None = None,
+        feeds: Collection[str] | None = None,
+        since: Bound = None,
+        until: Bound = None,
+        mode: Mode = "hybrid",
+        profile: str | None = None,
+        now: datetime | None = None,
+    ) -> Answer:
+        """Sentences of the corpus that answer a question, each with its citation keys; or that there is no answer, why,
+        and the nearest records. Arguments as for :meth:`search`."""
+        request = self._request(text, sources, feeds, since, until, mode, profile, now)
+        with self._snapshot.used() as snapshot:
+            return Question(snapshot, request).answer()
+
+    def record(self, key: str) -> RecordView:
+        """A whole record by citation key (with or without its feed, in any letter case), or by id where that is unique.
+
+        Raises:
+            RecordNotFoundError: there is none that the reader may see.
+            AmbiguousKeyError: several are called so.
+        """
+        with self._snapshot.used() as snapshot:
+            return lookup.find_record(
+                snapshot.release,
+                self._filters,
+                key,
+                lambda name: list(
+                    dict.fromkeys(
+                        retrieval.key_of(hit.passage_id)
+                        for hit in snapshot.index.exact("names", [name], "", self._filters, retrieval.DEPTH)
+                    )
+                ),
+            )
+
+    def status(self) -> CorpusStatus:
+        """What the open release holds for this reader."""
+        with self._snapshot.used() as snapshot:
+            return lookup.status_of(snapshot.release, self._filters)
+
+    def _request(
+        self,
+        text: str,
+        sources: Collection[str] | None,
+        feeds: Collection[str] | None,
+        since: Bound,
+        until: Bound,
+        mode: Mode,
+        profile: str | None,
+        now: datetime | None,
+    ) -> Request:
+        zone = self._zone or self._snapshot.zone
+        visible = self._filters
+        wanted = replace(
+            visible,
+            sources=known_sources(sources),
+            feeds=(feeds,) if isinstance(feeds, str) else tuple(feeds or ()),
+            since=parse_bound(since, zone),
+            until=parse_bound(until, zone, end=True),
+        )
+        return Request(text, visible, wanted, zone, self._shifts, mode, profile, now)

@@ -1,0 +1,161 @@
+"""Records by their citation keys, and what there is for a reader to see."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from aps_rag_pipeline.knowledge import identifiers
+from aps_rag_pipeline.records import KEY_PREFIX
+from aps_rag_pipeline.stores.releases import Release
+from aps_rag_pipeline.stores.tables import PASSAGES, RECORDS, sql_list
+from query.filters import Filters
+from query.results import CorpusStatus, FeedStatus, LinkView, PassageView, RecordView, Searched
+
+if TYPE_CHECKING:
+    from lancedb.table import Table
+
+_SOURCE_OF = {prefix: source for source, prefix in KEY_PREFIX.items()}
+_KEY = re.compile(rf"^\s*({'|'.join(_SOURCE_OF)})\s*:\s*(\S.*?)\s*$", re.IGNORECASE)
+#: More records of one name than this are not listed.
+_MOST_NAMED = 8
+
+
+class RecordNotFoundError(KeyError):
+    """No record that the reader may see is called so. A hidden record and one that never was look the same."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class AmbiguousKeyError(RecordNotFoundError):
+    """Several records are called so; `keys` are theirs."""
+
+    def __init__(self, asked: str, keys: list[str]) -> None:
+        self.keys = keys
+        shown = ", ".join(keys[:_MOST_NAMED]) + (" ..." if len(keys) > _MOST_NAMED else "")
+        super().__init__(f"{asked!r} is the name of several records: {shown}")
+
+
+def find_record(release: Release, filters: Filters, asked: str, named: Callable[[str], list[str]]) -> RecordView:
+    """The record that a key, a key without its feed, or an id names; letter case does not matter.
+
+    Args:
+        named: keys of the reader's records that the BM25 index knows under a normal form, old keys too.
+
+    Raises:
+        RecordNotFoundError: there is none that the reader may see.
+        AmbiguousKeyError: there are several.
+    """
+    records = release.table(RECORDS)
+    rows: list[dict[str, Any]] = []
+    for condition in _conditions(asked):
+        rows = _rows(records, f"({condition}) and {filters.sql()}")
+        if rows:
+            break
+    if not rows and (keys := named(identifiers.normal(asked))):
+        rows = _rows(records, f"key in ({sql_list(keys)}) and {filters.sql()}")
+    if not rows:
+        raise RecordNotFoundError(f"no record {asked!r}")
+    if len(rows) > 1:
+        raise AmbiguousKeyError(asked, sorted(row["key"] for row in rows))
+    return _view(rows[0], release.table(PASSAGES), filters)
+
+
+def status_of(release: Release, filters: Filters) -> CorpusStatus:
+    """Counts of what the reader may see."""
+    rows = (
+        release.table(RECORDS)
+        .search()
+        .where(filters.sql())
+        .select(["source", "feed", "created_at", "modified_at"])
+        .limit(release.table(RECORDS).count_rows() + 1)
+        .to_arrow()
+        .to_pylist()
+    )
+    feeds: dict[tuple[str, str], FeedStatus] = {}
+    for row in rows:
+        place = (row["source"], row["feed"])
+        known = feeds.get(place, FeedStatus(*place, records=0))
+        times = [time for time in (known.newest_at, row["created_at"], row["modified_at"]) if time is not None]
+        feeds[place] = FeedStatus(*place, records=known.records + 1, newest_at=max(times, default=None))
+    manifest = release.manifest
+    order = {source: place for place, source in enumerate(KEY_PREFIX)}
+    return CorpusStatus(
+        facility=manifest.facility,
+        release=manifest.number,
+        changeset=manifest.changeset,
+        published_at=manifest.published_at,
+        model=manifest.model.name,
+        records=len(rows),
+        passages=release.table(PASSAGES).count_rows(filters.sql()),
+        chunks=release.chunks().count_rows(filters.sql()),
+        feeds=sorted(feeds.values(), key=lambda feed: (order.get(feed.source, len(order)), feed.feed)),
+    )
+
+
+def searched(release: Release, filters: Filters) -> Searched:
+    """How much a search with these filters looks through, in which kinds of source."""
+    records = release.table(RECORDS)
+    condition = filters.sql()
+    found = records.search().where(condition).select(["source"]).limit(records.count_rows() + 1).to_arrow()
+    there = set(found["source"].unique().to_pylist())
+    return Searched(
+        records=found.num_rows,
+        sources=[source for source in KEY_PREFIX if source in there],
+        since=filters.since,
+        until=filters.until,
+    )
+
+
+def _conditions(asked: str) -> list[str]:
+    """Conditions over the records table, the strictest first; the first that holds anywhere decides."""
+    asked = asked.strip()
+    found = [f"key = {_text(asked)}", f"lower(key) = {_text(asked.lower())}"]
+    match = _KEY.match(asked)
+    if match is None:
+        return [*found, f"id = {_text(asked)}", f"lower(id) = {_text(asked.lower())}"]
+    source, name = _SOURCE_OF[match[1].upper()], match[2].lower()
+    own = f"source = {_text(source)}"
+    found.append(f"{own} and lower(id) = {_text(name)}")
+    feed, slash, identity = name.partition("/")
+    if slash:
+        found.append(f"{own} and feed = {_text(feed)} and lower(id) = {_text(identity)}")
+    return found
+
+
+def _text(value: str) -> str:
+    return sql_list([value])
+
+
+def _rows(table: Table, condition: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = table.search().where(condition).limit(4 * _MOST_NAMED).to_arrow().to_pylist()
+    return rows
+
+
+def _view(row: dict[str, Any], passages: Table, filters: Filters) -> RecordView:
+    own = f"key = {_text(row['key'])} and {filters.sql(timed=False)}"
+    count = passages.count_rows(own)
+    found = passages.search().where(own).limit(max(count, 1)).to_arrow().to_pylist() if count else []
+    return RecordView(
+        key=row["key"],
+        source=row["source"],
+        feed=row["feed"],
+        id=row["id"],
+        title=row["title"] or "",
+        created_at=row["created_at"],
+        modified_at=row["modified_at"],
+        author=row["author"] or "",
+        url=row["url"] or "",
+        access=list(row["access"]),
+        fields=json.loads(row["fields"] or "{}"),
+        links=[
+            LinkView(link["kind"], link["target"], link.get("text", "")) for link in json.loads(row["links"] or "[]")
+        ],
+        passages=[
+            PassageView(*(item[name] or "" for name in ("passage_id", "kind", "title", "locator", "text")))
+            for item in sorted(found, key=lambda item: item["ordinal"])
+        ],
+    )

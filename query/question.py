@@ -1,0 +1,197 @@
+"""One question on its way: understood, retrieved, fused, expanded, answered or declined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from aps_rag_pipeline.records import KEY_PREFIX
+from aps_rag_pipeline.stores.tables import PASSAGES, RECORDS
+from query import answering, expansion, fusion, lookup, retrieval
+from query.filters import Filters
+from query.results import MODES, Answer, Hit, Mode, SearchResult, Sentence
+from query.snapshot import Snapshot
+from query.times import ShiftLike
+from query.understanding import is_bare, understand
+from query.words import snippet
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+#: Records shown where there is no answer.
+NEAREST = 5
+_PREFIXES = frozenset(KEY_PREFIX.values())
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked, and by whom. `visible` is all that the reader may see, `wanted` what is to be searched."""
+
+    text: str
+    visible: Filters
+    wanted: Filters
+    zone: ZoneInfo
+    shifts: Sequence[ShiftLike] = ()
+    mode: Mode = "hybrid"
+    profile: str | None = None
+    now: datetime | None = None
+
+    def __post_init__(self) -> None:
+        if self.mode not in MODES:
+            raise ValueError(f"no such mode: {self.mode!r}; there are: {', '.join(MODES)}")
+        if self.profile is not None and self.profile not in fusion.PROFILES:
+            raise ValueError(f"no such profile: {self.profile!r}; there are: {', '.join(fusion.PROFILES)}")
+
+
+class Question:
+    """A request against an open release. Retrieval happens on construction."""
+
+    def __init__(self, snapshot: Snapshot, request: Request) -> None:
+        self.snapshot = snapshot
+        self.mode = request.mode
+        self.weights = fusion.PROFILES[request.profile] if request.profile else None
+        self.filters = request.wanted
+        self.encoder = snapshot.load_encoder()
+        lexicon = retrieval.IndexLexicon(snapshot.index, request.visible)
+        now = request.now or datetime.now(UTC)
+        self.understanding = understand(request.text, lexicon, now, request.zone, request.shifts)
+        self.channels = self._retrieve()
+        self.order = self._fuse()
+
+    def search(self, k: int) -> SearchResult:
+        manifest = self.snapshot.release.manifest
+        return SearchResult(self.hits(k), self.understanding, manifest.number, manifest.model.name, self.mode)
+
+    @cached_property
+    def shelf(self) -> expansion.Shelf:
+        release = self.snapshot.release
+        return expansion.Shelf(release.table(PASSAGES), release.table(RECORDS), self.filters)
+
+    @cached_property
+    def vector(self) -> NDArray[np.float32]:
+        encoder = self.encoder.result()
+        return encoder.encode_query(encoder.tokens.head(self.understanding.text))
+
+    def _retrieve(self) -> retrieval.Channels:
+        """The channels within the time that the question names, if anything is found there; else without it."""
+        window = self.understanding.window
+        if not self.understanding.text:
+            return retrieval.Channels()
+        if window is not None and self.filters.since is None and self.filters.until is None:
+            found = self._channels(replace(self.filters, since=window.start, until=window.end))
+            if self._remains(found):
+                self.filters = replace(self.filters, since=window.start, until=window.end)
+                self.understanding = msgspec.structs.replace(self.understanding, window_applied=True)
+                return found
+        return self._channels(self.filters)
+
+    def _remains(self, found: retrieval.Channels) -> bool:
+        """Whether a window holds anything about the subject: a record that shares an identifier or words with it."""
+        if self.understanding.identifiers:
+            return bool(found.ranked.get("exact"))
+        return bool(found.ranked.get("sparse") if self.understanding.words else found)
+
+    def _channels(self, filters: Filters) -> retrieval.Channels:
+        index, asked = self.snapshot.index, self.understanding
+        words = " ".join(answering.question_words(asked)) or asked.text
+        found: dict[str, list[retrieval.Found]] = {}
+        own = 0
+        if self.mode == "hybrid" and asked.identifiers:
+            found["exact"], own = retrieval.exact_channel(index, asked.identifiers, words, filters)
+        if self.mode in ("hybrid", "sparse"):
+            found["sparse"] = retrieval.capped(lambda f, n: index.words(words, f, n), filters)
+        if self.mode in ("hybrid", "dense"):
+            table = self.snapshot.release.chunks()
+            found["dense"] = retrieval.capped(lambda f, n: retrieval.dense(table, self.vector, f, n), filters)
+        return retrieval.collect(found, found.get("exact", [])[:own])
+
+    def _fuse(self) -> list[tuple[str, float]]:
+        """Passages with their scores, best first."""
+        weights = self.weights or fusion.WEIGHTS[self.understanding.intent]
+        scores = fusion.reciprocal_ranks(self.channels.ranked, weights)
+        first = self.channels.own if is_bare(self.understanding) else []
+        order = fusion.protect(list(scores), self.channels.ranked.get("exact", []), first)
+        return [(passage_id, scores[passage_id]) for passage_id in order]
+
+    def hits(self, k: int) -> list[Hit]:
+        best: dict[str, tuple[str, float]] = {}
+        for passage_id, score in self.order:
+            best.setdefault(retrieval.key_of(passage_id), (passage_id, score))
+        places = {
+            name: {passage_id: rank for rank, passage_id in enumerate(ids, start=1)}
+            for name, ids in self.channels.ranked.items()
+        }
+        chosen = list(best.values())[:k]
+        passages = self.shelf.passages(passage_id for passage_id, _ in chosen)
+        words = answering.question_words(self.understanding)
+        return [
+            Hit(
+                key=passage.key,
+                title=passage.record.title,
+                source=passage.record.source,
+                feed=passage.record.feed,
+                created_at=passage.record.created_at,
+                url=passage.record.url,
+                passage_id=passage_id,
+                locator=passage.locator,
+                snippet=snippet(passage.text, words),
+                score=round(score, 6),
+                channels={name: ranks[passage_id] for name, ranks in places.items() if passage_id in ranks},
+            )
+            for passage_id, score in chosen
+            if (passage := passages.get(passage_id)) is not None
+        ]
+
+    def answer(self) -> Answer:
+        asked = self.understanding
+        if asked.unknown:
+            names = ", ".join(
+                name.upper() if name.partition(":")[0].upper() in _PREFIXES else name for name in asked.unknown
+            )
+            return self._answer([], [], f"{names} stands in no record that you may see")
+        passages = expansion.expand([passage_id for passage_id, _ in self.order], self.shelf)
+        if not passages:
+            return self._answer([], [], "nothing that you may see was found")
+        if is_bare(asked):
+            own = [p for p in passages if p.passage_id in self.channels.own] or passages
+            return self._answer(answering.introduction(own), passages, "")
+        weigher = answering.Weigher(
+            answering.question_words(asked), self.snapshot.index.frequency, self.snapshot.index.size
+        )
+        draft = answering.draft(asked, passages, weigher, self.channels.similarity, self.vector, self._embed)
+        thresholds = answering.Thresholds.of(self.snapshot.release.manifest.calibrations)
+        if not draft.sufficient(thresholds):
+            return self._answer([], passages, "no passage holds enough of what is asked")
+        return self._answer(draft.sentences, passages, "")
+
+    def _embed(self, texts: list[str]) -> NDArray[np.float32]:
+        encoder = self.encoder.result()
+        return encoder.encode_passages([encoder.tokens.head(text) for text in texts])
+
+    def _answer(self, sentences: list[Sentence], passages: Sequence[expansion.Passage], reason: str) -> Answer:
+        answered = bool(sentences)
+        status = lookup.searched(self.snapshot.release, self.filters)
+        cited = {key for sentence in sentences for key in sentence.keys}
+        evidence = [p.evidence() for p in passages if answered]
+        return Answer(
+            question=self.understanding.text,
+            answered=answered,
+            text=answering.cited_text(sentences)
+            if answered
+            else f"Not found: {reason or 'no sentence could be supported'}.",
+            sentences=sentences,
+            evidence=sorted(evidence, key=lambda item: item.key not in cited),
+            nearest=[] if answered else self.hits(NEAREST),
+            searched=status,
+            reason=reason,
+            understanding=self.understanding,
+            release=self.snapshot.release.manifest.number,
+            model=self.snapshot.release.manifest.model.name,
+        )

@@ -1,0 +1,276 @@
+"""The channels: what is close in meaning, what shares words, and what holds the very identifier that was asked for.
+
+Every channel filters by label, source and time inside its own search, so that its hundred hits are the reader's own,
+and caps each kind of source, so that thousands of near-identical records of one kind cannot flood it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from aps_rag_pipeline.knowledge import identifiers
+from aps_rag_pipeline.stores import sparse
+from query.filters import Filters
+
+if TYPE_CHECKING:
+    import numpy as np
+    import tantivy
+    from lancedb.table import Table
+    from numpy.typing import NDArray
+
+#: Hits of a channel.
+DEPTH = 100
+#: At most so many of them of one kind of source, unless no other kind has any.
+SOURCE_CAP = 40
+#: Chunks of one record among the hits of the exact channel that are there because of the record's name.
+OWN_CHUNKS = 3
+#: A hit for each identifier counts more than any sum of word scores.
+_IDENTIFIER_SCORE = 1_000.0
+#: How closely an IVF index is searched; without an index these say nothing.
+_PROBES, _REFINE = 20, 3
+_EXACT_FIRST_SOURCES = ("epics",)
+
+
+class Found(NamedTuple):
+    chunk_id: str
+    source: str
+    score: float
+
+    @property
+    def passage_id(self) -> str:
+        return passage_of(self.chunk_id)
+
+
+Fetch = Callable[[Filters, int], list[Found]]
+
+
+def passage_of(chunk_id: str) -> str:
+    return chunk_id.rpartition(".")[0]
+
+
+def key_of(passage_id: str) -> str:
+    return passage_id.rpartition("#")[0]
+
+
+def capped(fetch: Fetch, filters: Filters, depth: int = DEPTH, cap: int = SOURCE_CAP) -> list[Found]:
+    """The best `depth` hits with at most `cap` of a kind of source, refilled from the other kinds.
+
+    Where the other kinds have too few, the places stay with the kinds that have more.
+    """
+    first = fetch(filters, depth)
+    found = {hit.chunk_id: hit for hit in first}
+    full: tuple[str, ...] = ()
+    while len(filters.sources) != 1:
+        counts = Counter(hit.source for hit in found.values())
+        crowded = tuple(source for source, count in counts.items() if count > cap and source not in full)
+        if not crowded:
+            break
+        full += crowded
+        more = fetch(replace(filters, without=full), depth - cap * len(full)) if depth > cap * len(full) else []
+        found |= {hit.chunk_id: hit for hit in more}
+    taken: Counter[str] = Counter()
+    kept: list[Found] = []
+    spare: list[Found] = []
+    for hit in sorted(found.values(), key=lambda hit: -hit.score):
+        taken[hit.source] += 1
+        (spare if full and taken[hit.source] > cap else kept).append(hit)
+    kept = kept[:depth]
+    return kept + spare[: depth - len(kept)]
+
+
+class SparseIndex:
+    """BM25 and exact look-ups over the released index."""
+
+    def __init__(self, folder: Path) -> None:
+        self._copy: str | None = None
+        self._index = self._open(folder)
+        self._searcher = self._index.searcher()
+        self._schema = self._index.schema
+
+    def close(self) -> None:
+        if self._copy is not None:
+            shutil.rmtree(self._copy, ignore_errors=True)
+            self._copy = None
+
+    def words(self, text: str, filters: Filters, limit: int) -> list[Found]:
+        """Chunks that share words with a text."""
+        query = self._words(text)
+        return [] if query is None else self._search(query, filters, limit)
+
+    def exact(self, field_name: str, tokens: Sequence[str], text: str, filters: Filters, limit: int) -> list[Found]:
+        """Chunks with any of the identifiers in a field (`names` or `mentions`): those with most of them first, and
+        among equals those that share most words with `text`."""
+        from tantivy import Occur, Query
+
+        if not tokens:
+            return []
+        terms = [Query.term_query(self._schema, field_name, token) for token in tokens]
+        any_of = [(Occur.Should, Query.const_score_query(term, _IDENTIFIER_SCORE)) for term in terms]
+        query = Query.boolean_query(any_of)
+        words = self._words(text)
+        if words is not None:
+            query = Query.boolean_query([(Occur.Must, query), (Occur.Should, words)])
+        return self._search(query, filters, limit)
+
+    def holds(self, field_name: str, term: str, filters: Filters) -> bool:
+        """Whether a chunk that the reader may see has this term."""
+        from tantivy import Query
+
+        return bool(self._search(Query.term_query(self._schema, field_name, term), filters, 1))
+
+    def phrase(self, text: str, filters: Filters, limit: int) -> list[Found]:
+        """Chunks with these words in this order, whatever signs or blanks stand between them."""
+        words = _plain(text)
+        return self._search(self._index.parse_query(f'"{words}"', ["text"]), filters, limit) if words else []
+
+    def frequency(self, stem: str) -> int:
+        """Number of chunks with a stem."""
+        return int(self._searcher.doc_freq("text", stem))
+
+    @property
+    def size(self) -> int:
+        return int(self._searcher.num_docs)
+
+    def _open(self, folder: Path) -> tantivy.Index:
+        try:
+            return sparse.open_index(folder)
+        except ValueError:
+            # On a read-only mount, or in another user's folder, Tantivy cannot make its lock files: read a copy.
+            if os.access(folder, os.W_OK):
+                raise
+            self._copy = tempfile.mkdtemp(prefix="aps-rag-bm25-")
+            shutil.copytree(folder, self._copy, dirs_exist_ok=True, copy_function=shutil.copyfile)
+            os.chmod(self._copy, 0o700)
+            return sparse.open_index(Path(self._copy))
+
+    def _words(self, text: str) -> tantivy.Query | None:
+        words = _plain(text)
+        return self._index.parse_query(words, ["text"]) if words else None
+
+    def _search(self, query: tantivy.Query, filters: Filters, limit: int) -> list[Found]:
+        from tantivy import Occur, Query
+
+        clauses = filters.clauses(self._schema)
+        if clauses:
+            query = Query.boolean_query([(Occur.Must, query), *clauses])
+        found = []
+        for score, address in self._searcher.search(query, limit, count=False).hits:
+            document = self._searcher.doc(address)
+            found.append(Found(str(document.get_first("chunk")), str(document.get_first("source")), float(score)))
+        return found
+
+
+def dense(table: Table, vector: NDArray[np.float32], filters: Filters, limit: int) -> list[Found]:
+    """Chunks closest to a normalised vector; the score is the cosine, whatever distance an index was built with."""
+    query: Any = table.search(vector, vector_column_name="vector")
+    found = (
+        query.where(filters.sql(), prefilter=True)
+        .nprobes(_PROBES)
+        .refine_factor(_REFINE)
+        .select(["chunk_id", "source", "vector", "_distance"])
+        .limit(limit)
+        .to_arrow()
+    )
+    if not found.num_rows:
+        return []
+    vectors = found["vector"].combine_chunks().values.to_numpy().reshape(found.num_rows, -1)
+    cosines = (vectors @ vector).tolist()
+    return [
+        Found(chunk, source, cosine)
+        for chunk, source, cosine in zip(
+            found["chunk_id"].to_pylist(), found["source"].to_pylist(), cosines, strict=True
+        )
+    ]
+
+
+class IndexLexicon:
+    """What the reader's part of the index knows (see `understanding.Lexicon`)."""
+
+    def __init__(self, index: SparseIndex, filters: Filters) -> None:
+        self._index = index
+        self._filters = filters
+        self._held = lru_cache(maxsize=4096)(self._look)
+
+    def names(self, token: str) -> bool:
+        return self._held("names", token)
+
+    def mentions(self, token: str) -> bool:
+        return self._held("mentions", token)
+
+    def word(self, word: str) -> bool:
+        return bool(self._index.words(word, self._filters, 1))
+
+    def spelled(self, text: str) -> str | None:
+        wanted = _squashed(text)
+        if len(wanted) < 4:
+            return None
+        filters = replace(self._filters, sources=_EXACT_FIRST_SOURCES)
+        for hit in self._index.phrase(text, filters, 20):
+            name = key_of(hit.passage_id).partition(":")[2]
+            for form in (name, name.partition("/")[2]):
+                if _squashed(form) == wanted and self.names(identifiers.normal(form)):
+                    return identifiers.normal(form)
+        return None
+
+    def _look(self, field_name: str, token: str) -> bool:
+        return self._index.holds(field_name, token, self._filters)
+
+
+@dataclass(frozen=True)
+class Channels:
+    """Passages as each channel ranked them, best first, and how close in meaning the best chunk of each is."""
+
+    ranked: dict[str, list[str]] = field(default_factory=dict)
+    own: list[str] = field(default_factory=list)  # passages of records that are called as was asked
+    similarity: dict[str, float] = field(default_factory=dict)
+    chunk: dict[str, str] = field(default_factory=dict)  # the best chunk of a passage
+
+    def __bool__(self) -> bool:
+        return any(self.ranked.values())
+
+
+def collect(channels: dict[str, list[Found]], own: Sequence[Found]) -> Channels:
+    """Channels of chunks as channels of passages: a passage stands where its best chunk stood."""
+    ranked = {name: list(dict.fromkeys(hit.passage_id for hit in hits)) for name, hits in channels.items()}
+    similarity: dict[str, float] = {}
+    chunk: dict[str, str] = {}
+    for hit in channels.get("dense", []):
+        similarity.setdefault(hit.passage_id, hit.score)
+    for hits in channels.values():
+        for hit in hits:
+            chunk.setdefault(hit.passage_id, hit.chunk_id)
+    return Channels(ranked, list(dict.fromkeys(hit.passage_id for hit in own)), similarity, chunk)
+
+
+def exact_channel(index: SparseIndex, tokens: Sequence[str], text: str, filters: Filters) -> tuple[list[Found], int]:
+    """Hits for identifiers: first of the records that are called so, then of those that mention them.
+
+    Gives the hits and how many of them are of the first sort.
+    """
+    per_record: Counter[str] = Counter()
+    own: list[Found] = []
+    for hit in index.exact("names", tokens, text, filters, DEPTH):
+        per_record[key_of(hit.passage_id)] += 1
+        if per_record[key_of(hit.passage_id)] <= OWN_CHUNKS:
+            own.append(hit)
+    seen = {hit.chunk_id for hit in own}
+    mentions = capped(lambda f, n: index.exact("mentions", tokens, text, f, n), filters)
+    return own + [hit for hit in mentions if hit.chunk_id not in seen], len(own)
+
+
+def _plain(text: str) -> str:
+    """Words alone, in lower case, so that nothing in a question is taken as query syntax."""
+    return " ".join(re.findall(r"[^\W_]+", text.lower()))
+
+
+def _squashed(text: str) -> str:
+    return "".join(re.findall(r"[^\W_]+", text.lower()))

@@ -1,0 +1,82 @@
+"""An open release with what is loaded of it on first use."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from functools import cached_property
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from aps_rag_pipeline.settings import Models
+from aps_rag_pipeline.stores.home import Home
+from aps_rag_pipeline.stores.releases import Release, open_release
+from query.retrieval import SparseIndex
+
+if TYPE_CHECKING:
+    from aps_rag_pipeline.models import Encoder
+
+
+class Snapshot:
+    """An open release with what is loaded of it on first use. Closed when it is retired and no call uses it."""
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        self.release: Release = open_release(home)
+        self._users = 0
+        self._retired = False
+        self._lock = threading.Lock()
+        self._encoder: Future[Encoder] | None = None
+
+    @cached_property
+    def index(self) -> SparseIndex:
+        return SparseIndex(self.release.tantivy)
+
+    @cached_property
+    def zone(self) -> ZoneInfo:
+        return ZoneInfo(self.release.manifest.time_zone)
+
+    def load_encoder(self) -> Future[Encoder]:
+        """Start loading the release's own model, whatever the settings name by now; beside the stores, to save time."""
+        with self._lock:
+            if self._encoder is None:
+                self._encoder = Future()
+                threading.Thread(target=self._load, args=(self._encoder,), daemon=True).start()
+            return self._encoder
+
+    def _load(self, future: Future[Encoder]) -> None:
+        try:
+            from aps_rag_pipeline.models import open_encoder
+
+            model = self.release.manifest.model
+            future.set_result(
+                open_encoder(Models(embedding=model.name), self.home.models, fingerprint=model.fingerprint)
+            )
+        except BaseException as error:  # handed to whoever waits for the model
+            future.set_exception(error)
+
+    @contextlib.contextmanager
+    def used(self) -> Iterator[Snapshot]:
+        with self._lock:
+            self._users += 1
+        try:
+            yield self
+        finally:
+            with self._lock:
+                self._users -= 1
+            self._close_if_done()
+
+    def retire(self) -> None:
+        with self._lock:
+            self._retired = True
+        self._close_if_done()
+
+    def _close_if_done(self) -> None:
+        with self._lock:
+            if not self._retired or self._users:
+                return
+        if "index" in self.__dict__:
+            self.index.close()
+        self.release.close()
