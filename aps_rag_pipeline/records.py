@@ -47,7 +47,7 @@ FieldValue = str | int | float | bool | list[str]
 
 
 class Part(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A stretch of text in reading order. `locator` says where it stands: page, section path, message id, line range."""
+    """A stretch of text in reading order. `locator` says where: page, section path, message id, line range."""
 
     kind: PartKind
     text: str

@@ -79,7 +79,7 @@ class Models(Section):
 
 class Chunking(Section):
     passage_words: int = Field(400, ge=50, description="a passage is cut at a natural border near this length")
-    chunk_tokens: int = Field(180, ge=32, description="upper bound besides the embedding model's own limit")
+    chunk_tokens: int = Field(180, ge=64, description="upper bound besides the embedding model's own limit")
     overlap_tokens: int = Field(20, ge=0)
 
     @model_validator(mode="after")

@@ -1,7 +1,7 @@
 """BM25 over chunks in Tantivy: a stemmed text field, and identifiers kept whole.
 
 Fields: `chunk` (id, stored), `rid`, `source`, `feed`, `access` (one term a label), `created` (seconds since 1970, for
-ranges), `text` (English stems; identifiers fall into their parts here), `mentions` (identifiers the chunk contains, whole,
+ranges), `text` (English stems; identifiers fall into their parts here), `mentions` (identifiers in the chunk, whole,
 in the normal form of `knowledge.identifiers`) and `names` (identifiers that *are* the record: its key, its id, its PV).
 """
 

@@ -1,0 +1,231 @@
+"""Feed → spool. Runs without any lock; what it writes is applied later, in one transaction with its cursor."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from aps_rag_pipeline.content import masking
+from aps_rag_pipeline.records import Link, Part, Record
+from aps_rag_pipeline.settings import Feed, Settings
+from aps_rag_pipeline.sources import open_source
+from aps_rag_pipeline.sources.base import (
+    Change,
+    Complete,
+    Cursor,
+    Failure,
+    FeedError,
+    Ignored,
+    Removal,
+    Source,
+    SourceContext,
+    Upsert,
+)
+from aps_rag_pipeline.stores.catalog import from_iso, unpack_json
+from aps_rag_pipeline.sync import state
+from aps_rag_pipeline.sync.spool import Entry, Header, SpoolWriter
+from aps_rag_pipeline.sync.workspace import Workspace
+
+log = logging.getLogger(__name__)
+_PARALLEL_FEEDS = 4
+
+
+@dataclass
+class FetchReport:
+    """What one fetch of a feed found. `error` is the reason when the feed as a whole could not be read."""
+
+    source: str
+    feed: str
+    counts: Counter[str] = field(default_factory=Counter)
+    error: str = ""
+    spooled: bool = False
+    seconds: float = 0.0
+    failures: list[Failure] = field(default_factory=list)
+    fingerprint: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        return not self.error
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What the catalog remembers of a feed at the start of a fetch."""
+
+    cursor: Any
+    retry: frozenset[str]
+    resting: frozenset[tuple[str, str]]  # failures that are not due yet: (unit, item)
+
+
+def fetch(workspace: Workspace, feeds: tuple[Feed, ...], *, dry_run: bool = False) -> list[FetchReport]:
+    """Read what moved in these feeds. A feed that fails leaves the others alone and the catalog as it was."""
+    known = {feed.name: _known(workspace, feed) for feed in feeds}
+    with ThreadPoolExecutor(max_workers=_PARALLEL_FEEDS, thread_name_prefix="fetch") as pool:
+        jobs = [pool.submit(_fetch_feed, workspace, feed, known[feed.name], dry_run) for feed in feeds]
+        return [job.result() for job in jobs]
+
+
+def reader(settings: Settings, feed: Feed, workspace_blobs: Any) -> Source:
+    """The source module that reads a feed."""
+    return open_source(feed, SourceContext(settings.zone_of(feed), workspace_blobs, settings.limits))
+
+
+def config_digest(settings: Settings, feed: Feed, version: int) -> str:
+    """Digest of everything that decides how a feed's bytes become records: when it moves, all is read again."""
+    limits = settings.limits
+    said = [
+        feed.model_dump_json(exclude={"name"}),
+        settings.zone_of(feed).key,
+        str(settings.several(feed.source)),
+        str(version),
+        str(masking.VERSION),
+        f"{limits.max_file_mb} {limits.max_unpacked_mb} {limits.max_pages} {limits.max_pixels}",
+    ]
+    return hashlib.blake2b("\n".join(said).encode(), digest_size=12).hexdigest()
+
+
+def _known(workspace: Workspace, feed: Feed) -> _Known:
+    catalog = workspace.catalog
+    now = datetime.now(UTC).isoformat()
+    row = next(iter(catalog.rows("select cursor, config from feeds where feed = ?", (feed.name,))), None)
+    source = reader(workspace.settings, feed, workspace.home.blobs)
+    same = row is not None and row["config"] == config_digest(workspace.settings, feed, source.version)
+    letters = catalog.rows("select unit, item, retry_at from dead_letters where feed = ?", (feed.name,))
+    return _Known(
+        cursor=unpack_json(row["cursor"]) if row is not None and same else None,
+        retry=frozenset(r["unit"] for r in letters if r["retry_at"] is not None and r["retry_at"] <= now),
+        resting=frozenset((r["unit"], r["item"]) for r in letters if r["retry_at"] is None or r["retry_at"] > now),
+    )
+
+
+def _fetch_feed(workspace: Workspace, feed: Feed, known: _Known, dry_run: bool) -> FetchReport:
+    report = FetchReport(feed.source, feed.name)
+    started = time.monotonic()
+    now = datetime.now(UTC)
+    source = reader(workspace.settings, feed, workspace.home.blobs)
+    config = config_digest(workspace.settings, feed, source.version)
+    try:
+        report.fingerprint = source.fingerprint()
+        header = Header(feed.name, feed.source, config, report.fingerprint, time.time_ns(), now)
+        _spool(workspace, source, header, known, report, dry_run)
+    except FeedError as error:
+        report.error = str(error)
+    except Exception as error:
+        # A reader's bug is this feed's failure, not the run's: the other feeds go on.
+        log.exception("feed %s", feed.name)
+        report.error = f"{type(error).__name__}: {error}"
+    report.seconds = time.monotonic() - started
+    if not dry_run:
+        _remember(workspace, report, config, now)
+    return report
+
+
+def _spool(
+    workspace: Workspace, source: Source, header: Header, known: _Known, report: FetchReport, dry_run: bool
+) -> None:
+    writer = SpoolWriter(workspace.home, header)
+    finished = news = False
+    try:
+        for change in source.changes(known.cursor, known.retry):
+            entry = _entry(change)
+            writer.write(entry)
+            _count(report, entry)
+            match change:
+                case Cursor(value):
+                    finished = True
+                    news = news or value != known.cursor
+                case Failure(unit, item):
+                    news = news or (unit, item) not in known.resting
+                case Upsert() | Removal() | Complete():
+                    news = True
+        if not finished:
+            raise FeedError(f"{header.feed}: the listing broke off before its end")
+        if news and not dry_run:
+            writer.keep()
+            report.spooled = True
+    finally:
+        writer.discard()
+
+
+def _count(report: FetchReport, entry: Entry) -> None:
+    match entry.change:
+        case Upsert():
+            report.counts["read"] += 1
+            report.counts["masked_credentials"] += entry.masked
+        case Failure():
+            report.counts["failures"] += 1
+            report.failures.append(entry.change)
+        case Ignored():
+            report.counts["ignored"] += 1
+        case Complete():
+            report.counts["units"] += 1
+
+
+def _remember(workspace: Workspace, report: FetchReport, config: str, now: datetime) -> None:
+    """Note the attempt. A feed without news is in sync at once; the others are when their spool has been applied."""
+    found = state.read_feed(workspace.home, report.source, report.feed)
+    found.attempted_at = now
+    if report.ok:
+        found.error, found.failed_since, found.alerted = "", None, False
+        if not report.spooled:
+            found.succeeded_at, found.fingerprint, found.config = now, report.fingerprint, config
+            found.retry_at = _next_retry(workspace, report.feed)
+    else:
+        found.error = report.error
+        found.failed_since = found.failed_since or now
+    state.write_feed(workspace.home, found)
+
+
+def _next_retry(workspace: Workspace, feed: str) -> datetime | None:
+    import sqlite3
+
+    # Fetches run in threads; SQLite connections stay with theirs.
+    with sqlite3.connect(f"file:{workspace.home.catalog}?mode=ro", uri=True) as connection:
+        row = connection.execute("select min(retry_at) from dead_letters where feed = ?", (feed,)).fetchone()
+    connection.close()
+    return from_iso(row[0])
+
+
+def _entry(change: Change) -> Entry:
+    if not isinstance(change, Upsert):
+        return Entry(change)
+    record, masked = mask_record(change.record)
+    return Entry(msgspec.structs.replace(change, record=record) if masked else change, masked)
+
+
+def mask_record(record: Record) -> tuple[Record, int]:
+    """The record with credentials masked in everything a reader could see, and how many there were."""
+    total = 0
+
+    def mask(text: str) -> str:
+        nonlocal total
+        masked, count = masking.mask(text)
+        total += count
+        return masked
+
+    def values() -> Iterator[tuple[str, Any]]:
+        for name, value in record.fields.items():
+            if isinstance(value, str):
+                yield name, mask(value)
+            elif isinstance(value, list):
+                yield name, [mask(item) for item in value]
+            else:
+                yield name, value
+
+    masked = msgspec.structs.replace(
+        record,
+        title=mask(record.title),
+        parts=tuple(Part(p.kind, mask(p.text), p.locator, mask(p.title)) for p in record.parts),
+        links=tuple(Link(link.kind, mask(link.target), mask(link.text)) for link in record.links),
+        fields=dict(values()),
+    )
+    return (masked, total) if total else (record, 0)

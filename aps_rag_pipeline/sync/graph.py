@@ -1,0 +1,192 @@
+"""Changed records → nodes and edges with their evidence → the released tables, and the projection to a Bolt server.
+
+A node lives while a record mentions it, an edge as long as the record that states it. Rows that went stay as tombstones
+until the projection has seen them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from aps_rag_pipeline.knowledge.entities import EdgeEvidence, NodeMention
+from aps_rag_pipeline.knowledge.structure import EXTRACTOR, extract
+from aps_rag_pipeline.records import KEY_PREFIX
+from aps_rag_pipeline.stores.catalog import Catalog, marks
+from aps_rag_pipeline.stores.tables import EDGES, NODES, SCHEMAS
+from aps_rag_pipeline.stores.vectors import LanceTables
+from aps_rag_pipeline.sync import rows
+from aps_rag_pipeline.sync.text import bodies
+from aps_rag_pipeline.sync.workspace import ChangedRecord, StageReport, Workspace, run_stage
+
+GRAPH = "knowledge_graph"
+_BATCH = 5000
+
+
+def build_graph(workspace: Workspace) -> StageReport:
+    """Nodes and edges of the records that moved, in the catalog and in the released tables."""
+    catalog, tables = workspace.catalog, LanceTables(workspace.home)
+    missing = any(not tables.exists(name) for name in (NODES, EDGES))
+    for name in (NODES, EDGES):
+        tables.table(name, SCHEMAS[name])
+
+    def work(changed: list[ChangedRecord]) -> Counter[str]:
+        counts: Counter[str] = Counter(changed=len(changed))
+        rids = [record.rid for record in changed]
+        with catalog.transaction():
+            touched = {r["node_id"] for r in _mentions(catalog, rids)}
+            mentions, edges = _extract(catalog, changed)
+            touched |= {mention.node_id for _, mention in mentions}
+            _write_mentions(catalog, rids, mentions)
+            _write_edges(catalog, rids, edges)
+            _refresh_nodes(catalog, sorted(touched))
+        edge_ids = [r["edge_id"] for r in catalog.rows(f"select edge_id from edges where rid in ({marks(rids)})", rids)]
+        counts["nodes"] = _replace(tables, NODES, "node_id", sorted(touched), _node_rows(catalog, sorted(touched)))
+        counts["edges"] = _replace(tables, EDGES, "edge_id", edge_ids, _edge_rows(catalog, rids))
+        return counts
+
+    known = catalog.value("select 1 from stages where stage = ?", (GRAPH,)) is not None
+    return run_stage(workspace, GRAPH, EXTRACTOR, work, start_over=missing and known, batch=_BATCH)
+
+
+def nodes_after(catalog: Catalog, changeset: int) -> tuple[list[rows.Row], list[str]]:
+    """Nodes that moved after a changeset, and the ids of those that went."""
+    found = catalog.rows("select node_id, removed from nodes where changeset > ?", (changeset,))
+    live = [r["node_id"] for r in found if not r["removed"]]
+    return list(_node_rows(catalog, live)), [r["node_id"] for r in found if r["removed"]]
+
+
+def edges_after(catalog: Catalog, changeset: int) -> tuple[list[rows.Row], list[str]]:
+    """Edges that moved after a changeset, and the ids of those that went."""
+    found = catalog.rows("select edge_id, rid, removed from edges where changeset > ?", (changeset,))
+    rids = sorted({r["rid"] for r in found if not r["removed"]})
+    return list(_edge_rows(catalog, rids)), [r["edge_id"] for r in found if r["removed"]]
+
+
+def _extract(
+    catalog: Catalog, changed: list[ChangedRecord]
+) -> tuple[list[tuple[int, NodeMention]], list[tuple[int, EdgeEvidence]]]:
+    mentions: list[tuple[int, NodeMention]] = []
+    edges: list[tuple[int, EdgeEvidence]] = []
+    for record, body in bodies(catalog, changed):
+        if not body.access:
+            continue
+        ids = catalog.rows("select passage_id from passages where rid = ? order by ordinal", (record.rid,))
+        nodes, stated = extract(body, record.key, [r["passage_id"] for r in ids], _resolver(catalog, record))
+        mentions.extend((record.rid, node) for node in nodes)
+        edges.extend((record.rid, edge) for edge in stated)
+    return mentions, edges
+
+
+def _resolver(catalog: Catalog, asking: ChangedRecord) -> Any:
+    """Finds the citation key of a stated reference: in the asking feed first, then where only one record has the id."""
+    by_kind = {
+        "work_request": "work_requests", "downtime": "downtime", "log_entry": "bely", "document": "icms",
+        "chat": "teams", "wiki": "wiki", "process_variable": "epics",
+    }  # fmt: skip
+
+    def resolve(kind: str, target: str) -> str | None:
+        prefix, _, rest = target.partition(":")
+        source = next((s for s, p in KEY_PREFIX.items() if p == prefix.upper() and rest), by_kind.get(kind))
+        if source is None:
+            source, rest = asking.source, target
+        elif source not in KEY_PREFIX or KEY_PREFIX[source] != prefix.upper():
+            rest = target
+        found = catalog.rows(
+            "select key, feed from records where source = ? and id = ? and removed = 0 limit 10", (source, rest)
+        ) or catalog.rows("select key, feed from records where key = ? and removed = 0", (target,))
+        own = [r["key"] for r in found if r["feed"] == asking.feed]
+        if own or len(found) == 1:
+            return str(own[0] if own else found[0]["key"])
+        return None
+
+    return resolve
+
+
+def _mentions(catalog: Catalog, rids: list[int]) -> list[Any]:
+    return catalog.rows(f"select distinct node_id from mentions where rid in ({marks(rids)})", rids)
+
+
+def _write_mentions(catalog: Catalog, rids: list[int], mentions: list[tuple[int, NodeMention]]) -> None:
+    catalog.connection.execute(f"delete from mentions where rid in ({marks(rids)})", rids)
+    catalog.connection.executemany(
+        "insert or replace into mentions values (?, ?, ?, ?, ?)",
+        ((rid, node.node_id, str(node.type), node.name, node.key) for rid, node in mentions),
+    )
+
+
+def _write_edges(catalog: Catalog, rids: list[int], edges: list[tuple[int, EdgeEvidence]]) -> None:
+    """Every edge of a changed record counts as moved, since the record's labels travel with it."""
+    target = catalog.changeset()
+    catalog.connection.execute(
+        f"update edges set removed = 1, changeset = ? where rid in ({marks(rids)}) and removed = 0", (target, *rids)
+    )
+    catalog.connection.executemany(
+        "insert or replace into edges values (?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",
+        (
+            (e.edge_id, rid, e.src, str(e.relation), e.dst, e.passage_id, e.extractor, e.confidence, target)
+            for rid, e in edges
+        ),
+    )
+
+
+def _refresh_nodes(catalog: Catalog, node_ids: list[str]) -> None:
+    """Bring nodes in line with what mentions them. Labels are joined: whoever may see one evidence may see the node."""
+    target = catalog.changeset()
+    for start in range(0, len(node_ids), _BATCH):
+        some = node_ids[start : start + _BATCH]
+        labels: dict[str, set[str]] = {}
+        first: dict[str, Any] = {}
+        for row in catalog.connection.execute(
+            "select m.node_id, m.type, m.name, m.key, r.access from mentions m join records r on r.rid = m.rid "
+            f"where r.removed = 0 and m.node_id in ({marks(some)}) order by m.key is null, m.name, m.rid",
+            some,
+        ):
+            first.setdefault(row["node_id"], row)
+            labels.setdefault(row["node_id"], set()).update(json.loads(row["access"]))
+        for node_id in some:
+            if node_id not in first:
+                catalog.connection.execute(
+                    "update nodes set removed = 1, changeset = ? where node_id = ? and removed = 0", (target, node_id)
+                )
+                continue
+            new = (*(first[node_id][c] for c in ("type", "name", "key")), json.dumps(sorted(labels[node_id])))
+            catalog.connection.execute(
+                "insert into nodes values (?, ?, ?, ?, ?, ?, 0) on conflict do update set type = excluded.type, "
+                "name = excluded.name, key = excluded.key, access = excluded.access, removed = 0, "
+                "changeset = excluded.changeset "
+                "where (type, name, key, access, removed) is not (excluded.type, excluded.name, excluded.key, "
+                "excluded.access, 0)",
+                (node_id, *new, target),
+            )
+
+
+def _node_rows(catalog: Catalog, node_ids: Iterable[str]) -> Iterator[rows.Row]:
+    wanted = list(node_ids)
+    for start in range(0, len(wanted), _BATCH):
+        some = wanted[start : start + _BATCH]
+        for r in catalog.rows(f"select * from nodes where removed = 0 and node_id in ({marks(some)})", some):
+            yield {
+                "node_id": r["node_id"], "type": r["type"], "name": r["name"], "key": r["key"],
+                "access": json.loads(r["access"]),
+            }  # fmt: skip
+
+
+def _edge_rows(catalog: Catalog, rids: list[int]) -> Iterator[rows.Row]:
+    for start in range(0, len(rids), _BATCH):
+        some = rids[start : start + _BATCH]
+        for r in catalog.rows(
+            "select e.*, r.key, r.source, r.feed, r.access from edges e join records r on r.rid = e.rid "
+            f"where e.removed = 0 and r.removed = 0 and e.rid in ({marks(some)}) order by e.edge_id",
+            some,
+        ):
+            yield {
+                **rows.origin(r), "edge_id": r["edge_id"], "src": r["src"], "relation": r["relation"], "dst": r["dst"],
+                "passage_id": r["passage_id"], "extractor": r["extractor"], "confidence": r["confidence"],
+            }  # fmt: skip
+
+
+def _replace(tables: LanceTables, name: str, column: str, ids: list[str], made: Iterator[rows.Row]) -> int:
+    return tables.replace(name, SCHEMAS[name], column, ids, [rows.batch(list(made), SCHEMAS[name])])

@@ -1,0 +1,89 @@
+"""Released tables → SQL models → Parquet files, each written beside its old version and renamed into place."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from aps_rag_pipeline.stores.sql_models import INPUTS, SqlModel, in_order, load_models
+from aps_rag_pipeline.stores.tables import EDGES, RECORDS
+from aps_rag_pipeline.stores.vectors import LanceTables
+from aps_rag_pipeline.sync.workspace import StageReport, Workspace
+
+_LAYERS = ("staging", "marts")
+
+
+def mart_path(workspace: Workspace, name: str) -> Path:
+    return workspace.home.marts / f"{name}.parquet"
+
+
+def stage_name(model: SqlModel) -> str:
+    return f"mart:{model.name}"
+
+
+def version_of(model: SqlModel) -> str:
+    """Of the model and of every model below it: a changed staging query redoes the marts that read it."""
+    models = load_models()
+    below = [version_of(models[name]) for name in model.references if name not in INPUTS]
+    return ".".join([model.code_version, *below])
+
+
+def build_mart(workspace: Workspace, model: SqlModel) -> StageReport:
+    """Run one model over the newest changeset; nothing is done when it has been."""
+    catalog = workspace.catalog
+    version, target = version_of(model), catalog.changeset()
+    report = StageReport(stage_name(model), version, target)
+    report.counts["changed"] = 0
+    path = mart_path(workspace, model.name)
+    if path.is_file() and catalog.applied(report.stage, version) == target:
+        return report
+    draft = path.with_name(f".{path.name}")
+    with _database(workspace, model) as connection:
+        # A single thread and the model's own order: equal tables give equal bytes.
+        connection.execute("set threads = 1")
+        connection.execute(f"copy ({model.sql}) to '{_quoted(draft)}' (format parquet, compression zstd)")
+        row = connection.execute(f"select count(*) from '{_quoted(draft)}'").fetchone()
+        report.counts["rows"] = row[0] if row else 0
+    report.counts["changed"] = 1
+    os.replace(draft, path)
+    with catalog.transaction():
+        catalog.set_applied(report.stage, version, target)
+    return report
+
+
+def build_marts(workspace: Workspace) -> StageReport:
+    """All models in order, as one report."""
+    total: Counter[str] = Counter(changed=0)
+    for model in in_order(load_models()):
+        if model.layer in _LAYERS:
+            total.update(build_mart(workspace, model).counts)
+    return StageReport("marts", "sql", workspace.catalog.changeset(), total)
+
+
+def failing_rows(workspace: Workspace, test: SqlModel, limit: int = 20) -> list[dict[str, Any]]:
+    """Rows that a data test objects to; none when it passes."""
+    with _database(workspace, test) as connection:
+        cursor = connection.execute(f"select * from ({test.sql}) limit {limit}")
+        names = [column[0] for column in cursor.description]
+        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
+def _database(workspace: Workspace, model: SqlModel) -> Any:
+    """An in-memory database that knows what the model selects from."""
+    import duckdb
+
+    connection = duckdb.connect()
+    tables = LanceTables(workspace.home)
+    for name in model.references:
+        if name in INPUTS:
+            table = tables.table({"records": RECORDS, "edges": EDGES}[name])
+            connection.register(name, table.to_arrow())
+        else:
+            connection.execute(f"create view {name} as select * from '{_quoted(mart_path(workspace, name))}'")
+    return connection
+
+
+def _quoted(path: Path) -> str:
+    return str(path).replace("'", "''")

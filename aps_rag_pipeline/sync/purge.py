@@ -1,0 +1,81 @@
+"""Removing a record at once and for good: from every store, old release and file that could still hold it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from aps_rag_pipeline.stores import sparse
+from aps_rag_pipeline.stores.catalog import Catalog, iso
+from aps_rag_pipeline.stores.lock import WriterLock
+from aps_rag_pipeline.stores.vectors import LanceTables
+from aps_rag_pipeline.sync import pipeline, spool
+from aps_rag_pipeline.sync.apply import apply_spool
+from aps_rag_pipeline.sync.publish import collect
+from aps_rag_pipeline.sync.removals import remove_records
+from aps_rag_pipeline.sync.workspace import Workspace
+
+
+class UnknownKeyError(LookupError):
+    """No record has this key."""
+
+
+def find(catalog: Catalog, key: str) -> list[int]:
+    """Record numbers of a citation key, with or without the feed's name."""
+    rows = catalog.rows("select rid from records where key = ? collate nocase", (key,))
+    if not rows:
+        prefix, _, rest = key.partition(":")
+        rows = catalog.rows(
+            "select rid from records where id = ? and key like ? || ':%' collate nocase", (rest or key, prefix)
+        )
+    return [row["rid"] for row in rows]
+
+
+def purge(workspace: Workspace, key: str) -> int:
+    """Remove a record everywhere and keep it out from now on; gives how many records went (one, but for shared ids).
+
+    Old releases are dropped at once, whoever reads them: the record may be a leaked password.
+
+    Raises:
+        UnknownKeyError: no record has this key.
+    """
+    catalog = workspace.catalog
+    with WriterLock(workspace.home, workspace.settings.limits.lock_timeout_s, f"purge {key}"):
+        rids = find(catalog, key)
+        if not rids:
+            raise UnknownKeyError(f"{key}: no record has this key; `aps-rag show` finds records by key")
+        apply_spool(workspace)  # what was fetched and waits could hold its text
+        with catalog.transaction() as connection:
+            number = catalog.new_changeset("purge")
+            for rid in rids:
+                connection.execute(
+                    "insert or replace into purged select source, feed, id, ? from records where rid = ?",
+                    (iso(datetime.now(UTC)), rid),
+                )
+            remove_records(catalog, rids, number)
+            connection.execute("update changesets set removed = ? where number = ?", (len(rids), number))
+            for rid in rids:
+                connection.execute("delete from versions where rid = ?", (rid,))
+                connection.execute("update records set content_hash = '', created_at = null where rid = ?", (rid,))
+        sparse.clear(workspace.home.tantivy)  # deleted documents linger in segments: built anew from what is left
+        pipeline.complete(workspace, before_release=lambda: _rewrite(workspace))
+        _scrub(workspace)
+    return len(rids)
+
+
+def _rewrite(workspace: Workspace) -> None:
+    """Tables without the files in which deleted rows linger. Old releases lose theirs, which is what a purge is for."""
+    tables = LanceTables(workspace.home)
+    for name in tables.names():
+        tables.rewrite(name)
+
+
+def _scrub(workspace: Workspace) -> None:
+    """Leave no copy behind: not in old releases, nor in tombstones, free pages and log of the catalog."""
+    catalog = workspace.catalog
+    spool.drop_drafts(workspace.home, datetime.now(UTC).timestamp())
+    collect(workspace, at_once=True)
+    with catalog.transaction() as connection:
+        connection.execute("delete from nodes where removed = 1")
+        connection.execute("delete from edges where removed = 1")
+    catalog.connection.execute("vacuum")
+    catalog.connection.execute("pragma wal_checkpoint(truncate)")

@@ -1,0 +1,96 @@
+"""The spool: what was fetched and is not yet applied. One compressed file of lines per fetch of a feed."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+import zstandard
+
+from aps_rag_pipeline.sources.base import Change
+from aps_rag_pipeline.stores.home import Home
+
+_SUFFIX = ".jsonl.zst"
+
+
+class Header(msgspec.Struct, frozen=True):
+    """First line of a spool file. `sequence` orders a feed's fetches: an older one never overwrites a newer one."""
+
+    feed: str
+    source: str
+    config: str
+    fingerprint: str | None
+    sequence: int
+    started_at: datetime
+
+
+class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One change, and how many credentials were masked in it."""
+
+    change: Change
+    masked: int = 0
+
+
+_encode = msgspec.json.Encoder().encode
+_decode_header = msgspec.json.Decoder(Header).decode
+_decode_entry = msgspec.json.Decoder(Entry).decode
+
+
+class SpoolWriter:
+    """Writes a draft; `keep` renames it into place, anything else throws it away."""
+
+    def __init__(self, home: Home, header: Header) -> None:
+        self.path = home.spool / f"{header.sequence:020d}-{header.feed}{_SUFFIX}"
+        self._draft = self.path.with_name("." + self.path.name)
+        self._raw = self._draft.open("wb")
+        self._file = zstandard.ZstdCompressor(level=1).stream_writer(self._raw)
+        self._file.write(_encode(header) + b"\n")
+
+    def write(self, entry: Entry) -> None:
+        self._file.write(_encode(entry) + b"\n")
+
+    def keep(self) -> None:
+        self._file.flush(zstandard.FLUSH_FRAME)
+        self._raw.flush()
+        os.fsync(self._raw.fileno())
+        self._close()
+        os.replace(self._draft, self.path)
+
+    def discard(self) -> None:
+        self._close()
+        self._draft.unlink(missing_ok=True)
+
+    def _close(self) -> None:
+        if not self._raw.closed:
+            with contextlib.suppress(ValueError):
+                self._file.close()
+            self._raw.close()
+
+
+def waiting(home: Home) -> list[Path]:
+    """Spool files in the order of their fetches."""
+    return sorted(home.spool.glob(f"[0-9]*{_SUFFIX}")) if home.spool.is_dir() else []
+
+
+def drop_drafts(home: Home, older_than: float) -> None:
+    """Remove what fetches that died have left behind (drafts last written before `older_than`, seconds since 1970)."""
+    for path in home.spool.glob(f".*{_SUFFIX}"):
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_mtime < older_than:
+                path.unlink()
+
+
+def read(path: Path) -> tuple[Header, Iterator[Entry]]:
+    lines = _lines(path)
+    header = _decode_header(next(lines))
+    return header, (_decode_entry(line) for line in lines)
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as raw, zstandard.ZstdDecompressor().stream_reader(raw) as stream:
+        yield from io.BufferedReader(stream, 1 << 20)

@@ -1,0 +1,72 @@
+"""Small files about the last attempt and the last success of each feed, and how far the releases are.
+
+They are the run history that sensors and `status` look at: neither needs the catalog, so neither can block a sync.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from aps_rag_pipeline.stores.home import Home
+
+
+class FeedState(msgspec.Struct, omit_defaults=True):
+    source: str
+    feed: str
+    attempted_at: datetime | None = None
+    succeeded_at: datetime | None = None
+    failed_since: datetime | None = None
+    error: str = ""
+    fingerprint: str | None = None  # of the last state that was applied
+    config: str = ""
+    records: int = 0
+    failures: int = 0
+    held_removals: int = 0
+    held_digest: str = ""
+    retry_at: datetime | None = None  # the earliest dead letter that is due
+    alerted: bool = False
+
+
+class PipelineState(msgspec.Struct, omit_defaults=True):
+    """`applied` is the newest changeset, `released` the one that the newest release serves."""
+
+    applied: int = 0
+    released: int = 0
+
+
+def read_feed(home: Home, source: str, feed: str) -> FeedState:
+    try:
+        return msgspec.json.decode(_path(home, feed).read_bytes(), type=FeedState)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return FeedState(source, feed)
+
+
+def write_feed(home: Home, state: FeedState) -> None:
+    _write(_path(home, state.feed), msgspec.json.format(msgspec.json.encode(state)))
+
+
+def read_pipeline(home: Home) -> PipelineState:
+    try:
+        return msgspec.json.decode((home.state / "pipeline.json").read_bytes(), type=PipelineState)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return PipelineState()
+
+
+def write_pipeline(home: Home, state: PipelineState) -> None:
+    if state != read_pipeline(home):
+        _write(home.state / "pipeline.json", msgspec.json.encode(state))
+
+
+def _path(home: Home, feed: str) -> Path:
+    return home.state / f"feed-{feed}.json"
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_bytes(data)
+    os.replace(draft, path)

@@ -1,0 +1,211 @@
+"""Changed records → text read from their pictures → passages → chunks."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from aps_rag_pipeline.content import masking, ocr
+from aps_rag_pipeline.content.chunks import CHUNKS_VERSION, Chunker, text_hash
+from aps_rag_pipeline.content.passages import PASSAGES_VERSION, Passage, cut
+from aps_rag_pipeline.records import Attachment, Record, decode_record
+from aps_rag_pipeline.stores.catalog import Catalog, from_iso, marks, pack, unpack
+from aps_rag_pipeline.sync.model import ConfiguredModel
+from aps_rag_pipeline.sync.workspace import ChangedRecord, StageReport, Workspace, run_stage, touch
+
+OCR = "ocr"
+PASSAGES = "passages"
+CHUNKS = "chunks"
+
+
+def bodies(catalog: Catalog, changed: list[ChangedRecord]) -> Iterator[tuple[ChangedRecord, Record]]:
+    """The live records of a batch, as their sources gave them."""
+    live = {record.rid: record for record in changed if not record.removed}
+    for row in catalog.connection.execute(f"select rid, body from records where rid in ({marks(live)})", tuple(live)):
+        yield live[row["rid"]], decode_record(unpack(row["body"]))
+
+
+# pictures
+
+
+def read_pictures(workspace: Workspace) -> StageReport:
+    """OCR of every picture that a changed record shows and that has not been read yet, by image hash."""
+    catalog = workspace.catalog
+    engine = ocr.engine_version()
+    languages = {feed.name: feed.ocr_language for feed in workspace.settings.feeds}
+
+    def work(changed: list[ChangedRecord]) -> Counter[str]:
+        counts: Counter[str] = Counter()
+        wanted: dict[tuple[str, int, str], tuple[Attachment, set[int]]] = {}
+        with catalog.transaction() as connection:
+            connection.executemany("delete from attachments where rid = ?", ((record.rid,) for record in changed))
+            for record, body in bodies(catalog, changed):
+                for attachment in body.attachments:
+                    connection.execute(
+                        "insert or ignore into attachments values (?, ?)", (record.rid, attachment.sha256)
+                    )
+                    if not ocr.readable(attachment.media_type):
+                        counts["attachments_without_pictures"] += 1
+                        continue
+                    key = (attachment.sha256, attachment.page, languages.get(record.feed, "eng"))
+                    wanted.setdefault(key, (attachment, set()))[1].add(record.rid)
+        new = {key: value for key, value in wanted.items() if not _is_read(catalog, key, engine)}
+        counts["pictures"] += len(wanted)
+        counts["pictures_known"] += len(wanted) - len(new)
+        if engine is not None:
+            _recognise(workspace, new, engine, counts)
+        else:
+            counts["pictures_not_read"] += len(new)
+        return counts
+
+    report = run_stage(workspace, OCR, engine or "none", work)
+    if engine is None and report.counts["pictures_not_read"]:
+        report.notices.append(
+            f"{report.counts['pictures_not_read']} pictures were not read: no Tesseract here. Install it, or the "
+            "project's extra `local`; the next sync reads them"
+        )
+    return report
+
+
+def _is_read(catalog: Catalog, key: tuple[str, int, str], engine: str | None) -> bool:
+    found = catalog.value(
+        "select engine from ocr where sha256 = ? and page = ? and language = ? and error is null", key
+    )
+    return found is not None and found == engine
+
+
+def _recognise(
+    workspace: Workspace,
+    new: dict[tuple[str, int, str], tuple[Attachment, set[int]]],
+    engine: str,
+    counts: Counter[str],
+) -> None:
+    catalog, limits, blobs = workspace.catalog, workspace.settings.limits, workspace.home.blobs
+    target = catalog.changeset()
+    jobs = [
+        ocr.OcrJob(sha256, blobs.path(sha256), attachment.media_type, page, language)
+        for (sha256, page, language), (attachment, _) in new.items()
+    ]
+    results = ocr.recognise(jobs, limits)
+    for job, result in workspace.progress.track(results, "reading pictures", len(jobs)):
+        failed = isinstance(result, ocr.OcrFailure)
+        text, hidden = ("", 0) if failed else masking.mask(result.text)
+        counts["changed"] += 1
+        counts["pictures_failed" if failed else "pictures_read" if text.strip() else "pictures_without_text"] += 1
+        counts["masked_credentials"] += hidden
+        key = (job.sha256, job.page, job.language)
+        with catalog.transaction() as connection:
+            connection.execute(
+                "insert or replace into ocr values (?, ?, ?, ?, ?, ?, ?)",
+                (*key, engine, text, 0.0 if failed else result.confidence, result.reason if failed else None),
+            )
+            touch(catalog, new[key][1], "a picture was read", target)
+
+
+def picture_reader(catalog: Catalog, language: str) -> Callable[[Attachment], str]:
+    """Text that was read from an attachment's picture."""
+
+    def read(attachment: Attachment) -> str:
+        found = catalog.value(
+            "select text from ocr where sha256 = ? and page = ? and language = ?",
+            (attachment.sha256, attachment.page, language),
+        )
+        return found or ""
+
+    return read
+
+
+# passages
+
+
+def cut_passages(workspace: Workspace) -> StageReport:
+    catalog, settings = workspace.catalog, workspace.settings
+    words = settings.chunking.passage_words
+    languages = {feed.name: feed.ocr_language for feed in settings.feeds}
+
+    def work(changed: list[ChangedRecord]) -> Counter[str]:
+        counts: Counter[str] = Counter()
+        with catalog.transaction():
+            for record in changed:
+                if record.removed:
+                    _replace_passages(catalog, record, [], counts)
+            for record, body in bodies(catalog, changed):
+                # A record whose labels could not be read is served to nobody: nothing is derived from it.
+                shown = picture_reader(catalog, languages.get(record.feed, "eng"))
+                _replace_passages(catalog, record, cut(body, words, shown) if body.access else [], counts)
+        return counts
+
+    return run_stage(workspace, PASSAGES, f"{PASSAGES_VERSION}:{words}", work)
+
+
+def _replace_passages(catalog: Catalog, record: ChangedRecord, passages: list[Passage], counts: Counter[str]) -> None:
+    old = catalog.rows("select passage_id, hash from passages where rid = ? order by ordinal", (record.rid,))
+    new = [(f"{record.key}#{passage.ordinal}", passage.hash) for passage in passages]
+    counts["passages"] += len(new)
+    if [tuple(row) for row in old] == new:
+        return
+    counts["changed"] += 1
+    catalog.connection.execute("delete from passages where rid = ?", (record.rid,))
+    catalog.connection.executemany(
+        "insert into passages values (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            (
+                f"{record.key}#{p.ordinal}",
+                record.rid,
+                p.ordinal,
+                p.kind,
+                p.title,
+                p.locator,
+                pack(p.text.encode()),
+                p.hash,
+            )
+            for p in passages
+        ),
+    )
+    touch(catalog, [record.rid], "its passages moved", catalog.changeset())
+
+
+# chunks
+
+
+def split_chunks(workspace: Workspace, model: ConfiguredModel) -> StageReport:
+    catalog, chunking = workspace.catalog, workspace.settings.chunking
+    limits = f"{chunking.chunk_tokens}:{chunking.overlap_tokens}:{model.description.fingerprint}"
+    version = f"{CHUNKS_VERSION}:{hashlib.blake2b(limits.encode(), digest_size=6).hexdigest()}"
+    made: list[Chunker] = []  # opened with the first record: a run without work reads no tokenizer
+
+    def work(changed: list[ChangedRecord]) -> Counter[str]:
+        counts: Counter[str] = Counter()
+        if not made:
+            tokens = model.tokens()
+            limit = min(chunking.chunk_tokens, tokens.room)
+            made.append(Chunker(tokens.tokenizer, limit, chunking.overlap_tokens))
+        with catalog.transaction():
+            for record in changed:
+                _replace_chunks(catalog, record, made[0], counts)
+        return counts
+
+    return run_stage(workspace, CHUNKS, version, work)
+
+
+def _replace_chunks(catalog: Catalog, record: ChangedRecord, made: Chunker, counts: Counter[str]) -> None:
+    row = catalog.rows("select title, created_at from records where rid = ?", (record.rid,))[0]
+    head = made.header(record.key, row["title"], from_iso(row["created_at"]))
+    new: list[tuple[str, str, str, bytes]] = []
+    for passage in catalog.rows("select * from passages where rid = ? order by ordinal", (record.rid,)):
+        texts = made.split(head, passage["kind"], unpack(passage["text"]).decode())
+        for number, text in enumerate(texts):
+            passage_id = passage["passage_id"]
+            new.append((f"{passage_id}.{number}", passage_id, text, text_hash(text)))
+    old = catalog.rows("select chunk_id, hash from chunks where rid = ?", (record.rid,))
+    counts["chunks"] += len(new)
+    if {(r["chunk_id"], r["hash"]) for r in old} == {(chunk_id, made_hash) for chunk_id, _, _, made_hash in new}:
+        return
+    counts["changed"] += 1
+    catalog.connection.execute("delete from chunks where rid = ?", (record.rid,))
+    catalog.connection.executemany(
+        "insert into chunks values (?, ?, ?, ?, ?)",
+        ((chunk_id, record.rid, passage_id, pack(text.encode()), found) for chunk_id, passage_id, text, found in new),
+    )
+    touch(catalog, [record.rid], "its chunks moved", catalog.changeset())
