@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
+from functools import lru_cache
 from math import isfinite
 from pathlib import Path
 
@@ -20,7 +21,18 @@ from aps_rag_pipeline.content.workbooks import Cell, is_workbook, read_sheets
 from aps_rag_pipeline.settings import Limits
 from aps_rag_pipeline.sources.base import Ignored, UnreadableError
 
-__all__ = ["TABLE_PATTERNS", "Cell", "Row", "Table", "Wanted", "cell_text", "head_of", "read_tables", "slug"]
+__all__ = [
+    "TABLE_PATTERNS",
+    "Cell",
+    "Row",
+    "Table",
+    "Wanted",
+    "cell_text",
+    "head_of",
+    "number_or_text",
+    "read_tables",
+    "slug",
+]
 
 TABLE_PATTERNS = ("*.csv", "*.tsv", "*.xlsx", "*.xlsm", "*.xls")
 
@@ -28,6 +40,9 @@ TABLE_PATTERNS = ("*.csv", "*.tsv", "*.xlsx", "*.xlsm", "*.xls")
 _HEADING_ROWS = 50
 _SHOWN_HEADINGS = 40
 _HEAD_BYTES = 1 << 18
+
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,17})?")
+_NUMBER_STARTS = frozenset("-0123456789")
 
 _RawRow = tuple[int, list[Cell], str]
 
@@ -291,6 +306,14 @@ def cell_text(cell: Cell) -> str:
     return str(cell)
 
 
+def number_or_text(text: str) -> int | float | str:
+    """A number where the text is a plain decimal one; `007`, `1e5` and `+1` stay text, since they may be names."""
+    if text[:1] not in _NUMBER_STARTS or not _NUMBER.fullmatch(text):
+        return text
+    return float(text) if "." in text else int(text)
+
+
+@lru_cache(maxsize=4096)
 def slug(heading: str) -> str:
     """A heading as a field name: lower case, words joined by underscores; never empty."""
     return re.sub(r"\W+", "_", heading.casefold()).strip("_") or "column"

@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from aps_rag_pipeline.content.epicsdb import DbAlias, DbNote, DbProblem, DbRecord, parse_db, unresolved
-from aps_rag_pipeline.content.tables import TABLE_PATTERNS, Cell, Row, Wanted, cell_text, read_tables, slug
+from aps_rag_pipeline.content.tables import (
+    TABLE_PATTERNS,
+    Cell,
+    Row,
+    Wanted,
+    cell_text,
+    number_or_text,
+    read_tables,
+    slug,
+)
 from aps_rag_pipeline.content.text import decode, is_binary
 from aps_rag_pipeline.records import FieldValue, Link, Part, Record
 from aps_rag_pipeline.sources.base import Failure, Found, Ignored, Source, UnreadableError, Upsert
@@ -258,12 +267,13 @@ def link_target(value: str) -> str:
 
 def name_words(name: str) -> str:
     """A PV name as words: `S13B:Q2:CurrentAI` gives `S13B Q2 Current AI`."""
-    return " ".join(_WORD_BORDER.sub(" ", piece) for piece in _NOT_WORD.split(name) if piece)
+    return _WORD_BORDER.sub(" ", _NOT_WORD.sub(" ", name)).strip()
 
 
 def _prose(pv: _Pv) -> str:
     """What a person would say of the PV, so that words find it as well as its name."""
-    lines = [f"{pv.name}: {name_words(pv.name)}" if name_words(pv.name) != pv.name else pv.name]
+    words = name_words(pv.name)
+    lines = [f"{pv.name}: {words}" if words != pv.name else pv.name]
     lines += pv.description
     lines += [f"Readback name: {name} ({name_words(name)})" for name in pv.readback if name != pv.name]
     if pv.units:
@@ -281,10 +291,7 @@ def _prose(pv: _Pv) -> str:
 def _typed(cell: Cell) -> FieldValue:
     if isinstance(cell, bool | int | float):
         return cell
-    text = cell_text(cell)
-    if re.fullmatch(r"-?(?:0|[1-9]\d{0,14})", text):
-        return int(text)
-    return float(text) if re.fullmatch(r"-?(?:0|[1-9]\d{0,14})\.\d{1,17}", text) else text
+    return number_or_text(cell_text(cell))
 
 
 FORMS: dict[str, type[Source]] = {"files": EpicsFiles}

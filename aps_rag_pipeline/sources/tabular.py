@@ -17,6 +17,7 @@ from aps_rag_pipeline.content.tables import (
     Wanted,
     cell_text,
     head_of,
+    number_or_text,
     read_tables,
     slug,
 )
@@ -33,8 +34,6 @@ _NOTHING = frozenset(("-", "--", "n/a", "na", "none", "null", "nan", "#n/a", "tb
 _FILLERS = frozenset(("and", "or", "see", "no", "nr", "number", *_NOTHING))
 _YES = {"yes": True, "y": True, "true": True, "no": False, "n": False, "false": False}
 _MARKUP = re.compile(r"</[a-z][a-z0-9]*\s*>|<(?:br|p|hr)\s*/?>|&(?:nbsp|amp|lt|gt|quot|#\d+);", re.IGNORECASE)
-_INT = re.compile(r"-?(?:0|[1-9]\d{0,14})")
-_FLOAT = re.compile(r"-?(?:0|[1-9]\d{0,14})\.\d{1,17}")
 _DATED = re.compile(r"date|time", re.IGNORECASE)
 
 
@@ -250,11 +249,8 @@ class _RowReader:
             return cell.isoformat()
         if not isinstance(cell, str):
             return cell
-        if _INT.fullmatch(cell):
-            return int(cell)
-        if _FLOAT.fullmatch(cell):
-            return float(cell)
-        return (self._stated(cell) if _DATED.search(heading) else None) or cell
+        value = number_or_text(cell)
+        return (self._stated(value) if isinstance(value, str) and _DATED.search(heading) else None) or value
 
     def _stated(self, cell: Cell) -> str | None:
         """A time in UTC, or a day as it stands: moved to UTC a day could become the one before."""
