@@ -38,8 +38,8 @@ def check_unpacked(data: bytes, limits: Limits, look: Look | None = None) -> Non
             for member in members:
                 if member.flag_bits & 1:
                     raise UnreadableError("protected by a password", remedy="save it without one")
-                # The stated size would end the reading; one beyond the budget lets the data end it.
-                member.file_size = budget + 1
+                # The stated size would end the reading; one well beyond the budget lets the data end it.
+                member.file_size = budget + 2 * _STEP
                 with archive.open(member) as stream:
                     while stretch := stream.read(_STEP):
                         budget -= len(stretch)

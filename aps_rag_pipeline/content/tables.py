@@ -316,7 +316,7 @@ def number_or_text(text: str) -> int | float | str:
 @lru_cache(maxsize=4096)
 def slug(heading: str) -> str:
     """A heading as a field name: lower case, words joined by underscores; never empty."""
-    return re.sub(r"\W+", "_", heading.casefold()).strip("_") or "column"
+    return re.sub(r"\W+", "_", heading.lower()).strip("_") or "column"
 
 
 def _unique(headings: list[str]) -> list[str]:

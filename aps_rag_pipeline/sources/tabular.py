@@ -215,11 +215,23 @@ class _RowReader:
             if seconds is None:
                 self.fields["duration_raw"] = cell_text(cell)
             self._detail(heading, cell)
-        start, end = (parse_moment(self.row.values.get(name, ""), self.zone, self.order) for name in ("start", "end"))
-        if seconds is None and isinstance(start, datetime) and isinstance(end, datetime) and end >= start:
-            seconds = (end - start).total_seconds()
+        if seconds is None:
+            seconds = self._between("start", "end")
         if seconds is not None:
             self.fields["duration_s"] = seconds
+
+    def _between(self, first: str, second: str) -> float | None:
+        """Seconds between two times, if they state a time of day."""
+        cells = [self.row.values.get(name, "") for name in (first, second)]
+        moments = [parse_moment(cell, self.zone, self.order) for cell in cells]
+        if not any(isinstance(moment, datetime) for moment in moments):
+            return None
+        # A date cell at midnight comes as a day; beside a clock time it means that midnight.
+        start, end = (
+            parse_time(moment, self.zone) if isinstance(moment, datetime) or isinstance(cell, date) else None
+            for moment, cell in zip(moments, cells, strict=True)
+        )
+        return (end - start).total_seconds() if start and end and end >= start else None
 
     def _field(self, name: str, heading: str, cell: Cell) -> None:
         said = cell.casefold() if isinstance(cell, str) and name in self.source.flags else ""
