@@ -25,7 +25,9 @@ def unsupported(sentence: Sentence, evidence: Sequence[Evidence]) -> list[str]:
     names_there = {name for text in texts for name in identifiers.find(text)}
     problems += [f"{number} stands in no cited passage" for number in numbers(sentence.text) - numbers_there]
     problems += [
-        f"{name} stands in no cited passage" for name in identifiers.find(sentence.text) if name not in names_there
+        f"{name} stands in no cited passage"
+        for name in identifiers.find(sentence.text)
+        if name not in names_there and not name.isdigit()  # numbers have been compared by value
     ]
     return problems
 

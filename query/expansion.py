@@ -109,13 +109,14 @@ def expand(
 ) -> list[Passage]:
     """The best passages that fit the budget, in order; then, if there is room, the neighbours of the first.
 
-    Passages with the same words are one, which names the other records. The first passage is always there.
+    Passages with the same title and words are one, which names the other records. The first passage is always there.
     """
     found = shelf.passages(order[: 2 * most])
     kept: dict[str, Passage] = {}
     used = 0
     for passage in found.values():
-        words = " ".join(passage.text.split())
+        # Two process variables may be described alike; only what is also called the same is the same.
+        words = " ".join(f"{passage.record.title}\n{passage.text}".split())
         if words in kept:
             kept[words] = _also(kept[words], passage.key)
             continue

@@ -62,9 +62,7 @@ class Filters:
             low = None if self.since is None else _seconds(self.since)
             high = None if self.until is None else _seconds(self.until)
             needed.append(
-                Query.range_query(
-                    schema, "created", FieldType.Integer, low, high, include_lower=True, include_upper=False
-                )
+                Query.range_query(schema, "created", FieldType.Integer, low, high, include_upper=high is None)
             )
         found = [(Occur.Must, Query.const_score_query(query, 0.0)) for query in needed]
         if self.without:

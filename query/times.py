@@ -70,7 +70,9 @@ _PATTERNS: dict[str, re.Pattern[str]] = {
         "quarter": r"(?:q(?P<q>[1-4])|(?P<ordinal>first|second|third|fourth|1st|2nd|3rd|4th)\s+quarter)"
         r"\s*(?:,|of)?\s*" + _YEAR,
         "year_quarter": _YEAR + r"[\s-]*q(?P<q>[1-4])",
-        "bare_month": r"(?P<lead>in|during|since|of|last|this|early|mid|late|by|until|from)\s+" + _MONTH,
+        "bare_month": r"(?P<lead>in|during|since|of|last|this|early|mid|late|by|until|from)\s+"
+        + _MONTH
+        + r"(?!\s*,?\s*\d)",
         "bare_year": r"(?P<lead>in|during|since|of|before|after|until|from|year|all)\s+" + _YEAR,
         "year_noun": _YEAR + r"(?=\s+(?:downtime|faults|trips|events|records|shutdown|statistics))",
         "ago": _COUNT + r"\s+" + _UNIT + r"\s+ago",

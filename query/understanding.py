@@ -18,6 +18,8 @@ from query.words import STOPWORDS, content_words
 LONGEST_QUESTION = 2_000
 #: Most words that a process variable typed with blanks falls into.
 LONGEST_NAME = 6
+#: With no more content words than this beside a date, it is the date that matters.
+_FEW_WORDS = 2
 
 _KEYED = re.compile(r"^(?:bely|icms|wrq|teams|down|sdds|code|wiki|pv):.", re.IGNORECASE)
 _SOURCE_WORDS: dict[str, re.Pattern[str]] = {
@@ -58,7 +60,7 @@ _JOINED = re.compile(
 )
 _KINDS = """
 pv pvs process variable record work request wrq wr log entry entries bely document icms downtime device number id key
-event thread page file show open display
+event thread page file order number show open display
 """
 #: Words that say only what kind of thing an identifier is.
 _KIND_WORDS = frozenset(_KINDS.split())
@@ -96,6 +98,8 @@ def understand(
     rest = _without(text, found.spans if found else ())
     known, unknown = _identifiers(rest, lexicon)
     subject = _subject_words(rest, [*known, *unknown])
+    # A field of a known process variable (`.VAL`) need not be known itself.
+    unknown = [token for token in unknown if token.rpartition(".")[0] not in known]
     return Understanding(
         text=text,
         intent=_intent(text, known + unknown, subject, found is not None),
@@ -194,6 +198,8 @@ def _intent(text: str, found: Sequence[str], words: Sequence[str], timed: bool) 
         return "multi_hop"
     if _CONCEPT.match(text) and not found:
         return "concept"
-    if _WHEN.match(text) or (timed and len(words) <= 2):
+    if _WHEN.match(text):
         return "time"
-    return "troubleshooting" if _TROUBLE.search(text) else "fact"
+    if _TROUBLE.search(text):
+        return "troubleshooting"
+    return "time" if timed and len(words) <= _FEW_WORDS else "fact"
