@@ -46,6 +46,11 @@ class Kind:
     numbers: int
     signals: tuple[Signal, ...]
 
+    @property
+    def measured(self) -> tuple[Signal, ...]:
+        """Signals that have a unit; all of them where none has."""
+        return tuple(signal for signal in self.signals if signal.unit) or self.signals
+
 
 @dataclass(frozen=True, slots=True)
 class Device:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from aps_rag_pipeline.demo.facility import DAYS, LOG_ID_BASE, Device, Person, Signal, at
+from aps_rag_pipeline.demo.facility import DAYS, LOG_ID_BASE, Device, Person, Shift, Signal, at
 
 TOTAL_MINUTES = DAYS * 1440
 PUBLIC = ("public",)
+_SHIFT_DOCUMENTS, _SPECIAL_DOCUMENTS = 10_000, 30_000
 
 
 @dataclass(slots=True)
@@ -39,6 +40,20 @@ class Entry:
     @property
     def key(self) -> str:
         return f"BELY:{self.id}"
+
+
+@dataclass(slots=True)
+class LogDocument:
+    """A document of the log book: what one crew wrote in a shift, or a page of its own with `serial` > 0."""
+
+    shift: Shift
+    entries: list[Entry]
+    access: tuple[str, ...] = PUBLIC
+    serial: int = 0
+
+    @property
+    def id(self) -> int:
+        return _SPECIAL_DOCUMENTS + self.serial if self.serial else _SHIFT_DOCUMENTS + self.shift.index
 
 
 @dataclass(slots=True)
@@ -158,6 +173,11 @@ class Document:
     access: tuple[str, ...] = PUBLIC
     folder: str = ""
     old_revisions: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Its citation key, where it is a controlled document."""
+        return f"ICMS:documents/{self.id}"
 
 
 @dataclass(slots=True)

@@ -10,6 +10,10 @@ from aps_rag_pipeline.demo.truth import Identifier, IncidentTruth, Truth
 
 def tell(plan: Plan, truth: Truth) -> None:
     """Fill the truth with what the plan has planted."""
+    extras = plan.extras
+    truth.late, truth.duplicates, truth.corrections = extras.late, extras.duplicates, extras.corrections
+    truth.contradictions, truth.credentials = extras.contradictions, extras.credentials
+    truth.churn = plan.planted.churn
     for incident in plan.incidents:
         told = incident_truth(incident)
         truth.incidents.append(told)
@@ -26,11 +30,12 @@ def incident_truth(incident: Incident) -> IncidentTruth:
         "chat": incident.thread,
         "pv": incident.variable,
     }
+    procedure = f"ICMS:documents/{incident.procedure}"
     return IncidentTruth(
         incident.id, incident.mode["id"], incident.device.name, incident.system, incident.variable.name,
         incident.value, at(incident.start).isoformat(), at(incident.end).isoformat(), float(incident.hours),
         incident.symptom, incident.cause, incident.part, incident.fix, incident.serial,
-        {role: item.key for role, item in made.items() if item is not None},
+        {role: item.key for role, item in made.items() if item is not None} | {"procedure": procedure},
     )  # fmt: skip
 
 

@@ -18,12 +18,13 @@ _STATUS = (("Completed", 0.7), ("In Progress", 0.12), ("Approved", 0.1), ("Cance
 class Routine:
     """Makes any routine item from its number alone, so that nothing has to be kept in memory.
 
-    `reserved` devices are those whose every mention is planned; `request_numbers` says which work requests exist.
+    `reserved` devices and `planned_requests` are those whose every mention is planned; of `requests` there are so many.
     """
 
     def __init__(
-        self, facility: Facility, bank: Bank, incidents: list[Incident], reserved: Collection[str], requests: int
-    ) -> None:
+        self, facility: Facility, bank: Bank, incidents: list[Incident], reserved: Collection[str],
+        planned_requests: Collection[int], requests: int,
+    ) -> None:  # fmt: skip
         self.facility, self.bank = facility, bank
         kept = [device for device in facility.devices if device.name not in reserved]
         # Chamber thermocouples are many and dull; people write about the rest.
@@ -32,7 +33,7 @@ class Routine:
         for device in kept:
             self.by_kind.setdefault(device.kind.key, []).append(device)
         self.told = {(incident.mode["id"], incident.device.place) for incident in incidents}
-        self.planned_requests = {incident.request.number for incident in incidents if incident.request}
+        self.planned_requests = planned_requests
         self.requests = requests
         self.modes = table("faults")
 

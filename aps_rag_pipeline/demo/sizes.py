@@ -16,8 +16,8 @@ _SHARE = {
     "sdds_docs": 0.02,
 }
 #: What the planted records need, and where a source has told its story: office documents are dear, devices are finite.
-_LEAST = {"epics": 45, "work_requests": 36, "teams": 30, "downtime": 20, "code": 9, "wiki": 26, "icms": 38,
-          "sdds_docs": 8}  # fmt: skip
+_LEAST = {"epics": 45, "work_requests": 36, "teams": 30, "downtime": 20, "code": 12, "wiki": 26, "icms": 38,
+          "sdds_docs": 10}  # fmt: skip
 _MOST = {"epics": 13_500, "code": 1_500, "wiki": 3_000, "icms": 1_500, "sdds_docs": 800}
 
 
@@ -38,3 +38,8 @@ def counts(records: int) -> Mapping[str, int]:
 
 def incidents(records: int) -> int:
     return min(max(records // 75, 14), 400)
+
+
+def extras(records: int) -> int:
+    """How many late entries there are, and as many duplicates, corrections and contradictions."""
+    return min(max(records // 500, 3), 20)

@@ -9,11 +9,11 @@ from typing import IO, Any
 import msgspec
 
 from aps_rag_pipeline.demo.facility import Facility, Shift, utc_text
-from aps_rag_pipeline.demo.items import Entry, Reply
+from aps_rag_pipeline.demo.items import Entry, LogDocument, Reply
 from aps_rag_pipeline.demo.phrases import Bank
 
 FOLDER = "bely"
-_DOCUMENT_BASE, _SECTION_BASE = 10_000, 40_000
+_SECTION_BASE = 40_000
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -21,64 +21,63 @@ def file_name(shift: Shift) -> str:
     return f"{FOLDER}/{shift.day:%Y-%m}.jsonl"
 
 
-def document_id(shift: Shift) -> int:
-    return _DOCUMENT_BASE + shift.index
-
-
-def write(
-    feeds: Path, facility: Facility, bank: Bank, shifts: Iterable[tuple[Shift, list[Entry], tuple[str, ...]]]
-) -> int:
-    """Write shift after shift, in order of time; returns the number of top-level entries."""
+def write(feeds: Path, facility: Facility, bank: Bank, documents: Iterable[LogDocument]) -> int:
+    """Write document after document, in order of time; returns the number of top-level entries."""
     folder = feeds / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     count, name = 0, ""
     file: IO[bytes] | None = None
     try:
-        for shift, entries, access in shifts:
-            if file_name(shift) != name:
+        for document in documents:
+            if file is None or file_name(document.shift) != name:
                 if file:
                     file.close()
-                name = file_name(shift)
+                name = file_name(document.shift)
                 file = (feeds / name).open("wb")
-            assert file is not None
-            file.write(line(bundle(facility, bank, shift, entries, access)))
-            count += len(entries)
+            file.write(line(bundle(facility, bank, document)))
+            count += len(document.entries)
     finally:
         if file:
             file.close()
     return count
 
 
+def write_attachment(feeds: Path, name: str, data: bytes) -> None:
+    path = feeds / FOLDER / "attachments" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
 def line(value: dict[str, Any]) -> bytes:
     return bytes(_encode(value)) + b"\n"
 
 
-def bundle(
-    facility: Facility, bank: Bank, shift: Shift, entries: list[Entry], access: tuple[str, ...]
-) -> dict[str, Any]:
+def bundle(facility: Facility, bank: Bank, document: LogDocument) -> dict[str, Any]:
     """A log document with its entries, some of them in sections."""
-    rng = facility.rng("document", shift.index, bank.side)
-    number = document_id(shift)
-    names: list[str] = rng.sample(bank.phrases("routine", "section"), 2) if rng.random() < 0.5 else []
+    shift = document.shift
+    rng = facility.rng("document", document.id, bank.side)
+    divided = not document.serial and rng.random() < 0.5
+    names: list[str] = rng.sample(bank.phrases("routine", "section"), 2) if divided else []
     sections: list[dict[str, Any]] = [
         {"id": _SECTION_BASE + shift.index * 2 + index, "name": name, "entries": []} for index, name in enumerate(names)
     ]
     loose: list[dict[str, Any]] = []
-    for entry in sorted(entries, key=lambda e: e.minute):
+    for entry in sorted(document.entries, key=lambda e: e.minute):
         home = rng.choice([None, *sections])
         if home is None:
-            loose.append(entry_json(entry, number))
+            loose.append(entry_json(entry, document.id))
         else:
             home["entries"].append(entry_json(entry, home["id"]))
     title = bank.say(rng, bank.phrases("routine", "log_title"), {"shift": shift.name})
-    last = max((minute for entry in entries for minute in _minutes(entry)), default=shift.first_minute)
+    last = max((minute for entry in document.entries for minute in _minutes(entry)), default=shift.first_minute)
+    number = shift.number + document.serial * 10
     found: dict[str, Any] = {
-        "document": document_json(facility, shift, f"[{shift.day:%Y/%m/%d}/{shift.number}] {title}", last),
+        "document": document_json(facility, document, f"[{shift.day:%Y/%m/%d}/{number}] {title}", last),
         "entries": loose,
         "sections": sections,
     }
-    if access != ("public",):
-        found["access"] = list(access)
+    if document.access != ("public",):
+        found["access"] = list(document.access)
     return found
 
 
@@ -88,10 +87,11 @@ def _minutes(entry: Entry) -> Iterator[int]:
         yield reply.minute
 
 
-def document_json(facility: Facility, shift: Shift, name: str, last: int) -> dict[str, Any]:
+def document_json(facility: Facility, document: LogDocument, name: str, last: int) -> dict[str, Any]:
+    shift = document.shift
     author = facility.rng("chief", shift.index).choice(facility.operators).username
     return {
-        "id": document_id(shift),
+        "id": document.id,
         "name": name,
         "description": "",
         "domain": {"id": 9, "name": "Logbook"},
