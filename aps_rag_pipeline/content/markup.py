@@ -206,7 +206,9 @@ def _block(node: PageElement, base: str, depth: int) -> Iterator[Block]:
     if name in _HEADINGS:
         yield Block("heading", _tidy(_inline(node, base, depth)).replace("\n", " "), _HEADINGS[name])
     elif name == "pre":
-        yield Block("code", node.get_text().strip("\n").replace("\r\n", "\n"))
+        for line_break in node.find_all("br"):
+            line_break.replace_with("\n")
+        yield Block("code", node.get_text().replace("\r\n", "\n").strip("\n"))
     elif name in _LISTS:
         yield Block("prose", "\n".join(_items(node, base, depth)))
     elif name == "table":
