@@ -5,6 +5,7 @@ import io
 import json
 import struct
 import zipfile
+from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 
 import openpyxl
@@ -280,6 +281,24 @@ def test_a_zip_bomb_that_states_a_small_size_is_refused() -> None:
         struct.pack_into("<I", data, data.index(signature) + offset, 10)
     with pytest.raises(UnreadableError, match="unpacks to more than"):
         tables(bytes(data), limits=Limits(max_unpacked_mb=5))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 10**6), st.binary(max_size=4)), min_size=1, max_size=8))
+def test_damage_inside_a_sheet_is_told_or_harmless(patches: list[tuple[int, bytes]]) -> None:
+    data = workbook([["id", "text"], [1, "a"], [2, datetime(2025, 3, 4)]])
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as whole, zipfile.ZipFile(buffer, "w") as damaged:
+        for name in whole.namelist():
+            member = whole.read(name)
+            for position, patch in patches:
+                start = position % len(member)
+                member = member[:start] + patch + member[start + len(patch) :]
+            damaged.writestr(name, member)
+    # Anything but a named failure, a panic of the parser too, would leave the block.
+    with suppress(UnreadableError):
+        for table in tables(buffer.getvalue()):
+            list(table.rows)
 
 
 def test_real_workbooks(shared) -> None:

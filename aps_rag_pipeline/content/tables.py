@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from functools import lru_cache
+from itertools import chain, islice
 from math import isfinite
 from pathlib import Path
 
@@ -225,25 +226,26 @@ def _json_cell(value: object) -> Cell:
 
 
 def _open_table(place: str, rows: Iterator[_RawRow], wanted: Wanted) -> Table:
-    """Find the heading row and hand on the rows below it."""
-    best: list[str] = []
-    for count, (_, cells, _) in enumerate(rows):
-        headings = [_one_line(cell_text(cell)) for cell in cells]
-        found = wanted.match(headings)
-        if not wanted.missing(found):
-            return _table(place, headings, found, rows)
-        if _promise(wanted, headings) > _promise(wanted, best):
-            best = headings
-        if count + 1 == _HEADING_ROWS:
-            break
-    if not best:
+    """Find the heading row and hand on the rows below it.
+
+    Of the first rows it is the one that carries the most wanted columns: a title above may read like one of them.
+    """
+    first = list(islice(rows, _HEADING_ROWS))
+    if not first:
         raise _BlankError(f"{place}: no row in it", remedy="fill it or leave it out with `exclude`")
-    raise _missing(place, wanted, best)
+    candidates = [[_one_line(cell_text(cell)) for cell in cells] for _, cells, _ in first]
+    at = max(range(len(first)), key=lambda index: _promise(wanted, candidates[index]))
+    headings = candidates[at]
+    found = wanted.match(headings)
+    if wanted.missing(found):
+        raise _missing(place, wanted, headings)
+    return _table(place, headings, found, chain(first[at + 1 :], rows))
 
 
-def _promise(wanted: Wanted, headings: list[str]) -> tuple[int, int]:
-    texts = [heading for heading in headings if heading and not _is_number(heading)]
-    return len(wanted.match(headings)), len(texts)
+def _promise(wanted: Wanted, headings: list[str]) -> tuple[bool, int, int]:
+    found = wanted.match(headings)
+    texts = 0 if found else sum(bool(heading) and not _is_number(heading) for heading in headings)
+    return not wanted.missing(found), len(found), texts
 
 
 def _missing(place: str, wanted: Wanted, headings: list[str]) -> UnreadableError:

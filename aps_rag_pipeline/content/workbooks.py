@@ -86,6 +86,8 @@ def _rows(sheet: CalamineSheet) -> Iterator[tuple[int, list[Cell]]]:
             spans[top].append((left - offset, bottom))
     carried: dict[int, tuple[int, Cell]] = {}
     for index, raw in enumerate(sheet.iter_rows()):
+        if raw.count("") == len(raw):
+            continue
         cells = [_cell(value) for value in raw]
         # A cell merged downwards shows its value for each row that it covers.
         for column, (bottom, value) in list(carried.items()):
