@@ -195,7 +195,9 @@ def _is_block(node: PageElement) -> bool:
     """Whether a node breaks the line: a block element, or an inline one (a link, a span) around such."""
     from bs4 import Tag
 
-    return isinstance(node, Tag) and node.name not in _DROPPED and (node.name in _BLOCKS or bool(node.find(_BLOCKS)))
+    if not isinstance(node, Tag) or node.name in _DROPPED:
+        return False
+    return node.name in _BLOCKS or any(isinstance(inner, Tag) and inner.name in _BLOCKS for inner in node.descendants)
 
 
 def _block(node: PageElement, base: str, depth: int) -> Iterator[Block]:

@@ -13,7 +13,6 @@ from pathlib import Path
 from urllib.parse import quote, unquote_to_bytes
 
 from aps_rag_pipeline.content.references import find_references
-from aps_rag_pipeline.content.times import local
 from aps_rag_pipeline.records import Attachment, FieldValue, Link, Part, PartKind, Record
 from aps_rag_pipeline.sources.base import Failure, Ignored, Source, UnreadableError, Upsert
 from aps_rag_pipeline.sources.chats.bodies import Body, plain_title, read_body
@@ -21,9 +20,9 @@ from aps_rag_pipeline.sources.chats.messages import Channel, Message, find_messa
 from aps_rag_pipeline.sources.companions import companion, media_type, read_companion
 from aps_rag_pipeline.sources.files import FileEntry, Listing, Unit
 from aps_rag_pipeline.sources.jsonfiles import JsonFileSource, at, load_json, mapping, sequence, string
+from aps_rag_pipeline.sources.wording import attribution, headline
 
 _PICTURES = "hostedContents"
-_TITLE_LENGTH = 120
 _KINDS: dict[str, PartKind] = {"table": "table", "code": "code"}
 
 
@@ -36,7 +35,6 @@ class Thread:
     attachments: list[Attachment] = field(default_factory=list)
     links: list[Link] = field(default_factory=list)
     missing: list[Failure] = field(default_factory=list)
-    silent: list[Ignored] = field(default_factory=list)
 
 
 class TeamsFiles(JsonFileSource):
@@ -128,7 +126,6 @@ class TeamsFiles(JsonFileSource):
         if root not in channel.messages:
             fields["first_message_missing"] = True
         changed = (message.changed for message in messages)
-        title = " ".join((subject or plain_title(bodies[0][1]) or f"Thread in {name}").split())
         url = string(first.data.get("webUrl"))
         if not url and self.feed.url_template:
             url = self.feed.url_template.replace("{id}", thread.id)
@@ -136,7 +133,7 @@ class TeamsFiles(JsonFileSource):
             source="teams",
             feed=self.feed.name,
             id=thread.id,
-            title=title if len(title) <= _TITLE_LENGTH else title[:_TITLE_LENGTH].rsplit(" ", 1)[0] + " …",
+            title=headline(subject or plain_title(bodies[0][1]) or f"Thread in {name}"),
             created_at=first.created or live[0].created,
             modified_at=max((moment for moment in changed if moment), default=None),
             author=first.author if first in live else live[0].author,
@@ -150,7 +147,7 @@ class TeamsFiles(JsonFileSource):
 
     def _write(self, thread: Thread, channel: Channel, message: Message, body: Body, unit: Unit) -> None:
         """The parts, links and pictures of one message; who spoke and when stands at the head of its first part."""
-        said = ", ".join(text for text in (message.author, local(message.created, self.context.zone)) if text)
+        said = attribution(message.author, message.created, self.context.zone)
         first = len(thread.parts)
         for block in body.blocks:
             kind = _KINDS.get(block.kind, "transcript")
@@ -233,7 +230,7 @@ def _candidates(pictures: Path, message_id: str, content_id: str, only: bool) ->
     own = pictures / message_id
     for folder in (own, pictures):
         try:
-            files = sorted(os.listdir(folder)) if companion_folder(folder) else []
+            files = sorted(os.listdir(folder)) if _inside(folder) else []
         except OSError:  # no such folder: the picture is not there
             continue
         matching = [file for file in files if file in names or os.path.splitext(file)[0] in names]
@@ -242,7 +239,7 @@ def _candidates(pictures: Path, message_id: str, content_id: str, only: bool) ->
         yield from (folder / file for file in matching)
 
 
-def companion_folder(folder: Path) -> bool:
+def _inside(folder: Path) -> bool:
     """Whether a message id names a plain folder here, and not a way out of it."""
     return folder.name not in ("", ".", "..") and folder.is_dir()
 

@@ -56,10 +56,7 @@ def read_body(data: JsonObject) -> Body:
     waiting = {string(item.get("id")): item for item in map(mapping, sequence(data.get("attachments")))}
     if at(data, "body.contentType") == "html":
         tree = parse_html(content)
-        for tag in tree.find_all("attachment"):
-            item = waiting.pop(string(tag.get("id")), None)
-            tag.replace_with(_paragraph(_attached(item, body)) if item else "")
-        _make_readable(tree, body)
+        _make_readable(tree, waiting, body)
         body.blocks = tree_blocks(tree)
     elif content.strip():
         body.blocks = [Block("prose", content.strip())]
@@ -75,23 +72,28 @@ def plain_title(body: Body) -> str:
     return next((line for line in lines if any(char.isalnum() for char in line.replace("[picture]", ""))), "")
 
 
-def _make_readable(tree: Tag, body: Body) -> None:
-    """Turn what only Teams can show into text: mentions, pictures, code."""
-    for tag in tree.find_all("at"):
-        tag.replace_with(f"@{tag.get_text().strip()}")
-    for tag in tree.find_all("codeblock"):
-        tag.name = "pre"
-    for tag in tree.find_all("customemoji"):
-        tag.name = "emoji"
-    for tag in tree.find_all("img"):
-        source, caption = string(tag.get("src")), string(tag.get("alt"))
-        hosted = _HOSTED.search(source)
-        if hosted or source.startswith("data:"):
-            body.pictures.append(unquote(hosted.group(1)) if hosted else source)
-        elif source.startswith(("http://", "https://")):
-            body.links.append(Link("url", source, caption))
-        named = caption if caption.lower() not in ("", "image", "picture") else ""
-        tag.replace_with(f" [picture: {named}] " if named else " [picture] ")
+def _make_readable(tree: Tag, waiting: dict[str, JsonObject], body: Body) -> None:
+    """Turn what only Teams can show into text: mentions, pictures, attachments where the text keeps their place."""
+    for tag in tree.find_all(("attachment", "at", "codeblock", "customemoji", "img")):
+        if tag.name == "attachment":
+            item = waiting.pop(string(tag.get("id")), None)
+            tag.replace_with(_paragraph(_attached(item, body)) if item else "")
+        elif tag.name == "at":
+            tag.replace_with(f"@{tag.get_text().strip()}")
+        elif tag.name == "img":
+            tag.replace_with(_picture(string(tag.get("src")), string(tag.get("alt")), body))
+        else:
+            tag.name = "pre" if tag.name == "codeblock" else "emoji"
+
+
+def _picture(source: str, caption: str, body: Body) -> str:
+    hosted = _HOSTED.search(source)
+    if hosted or source.startswith("data:"):
+        body.pictures.append(unquote(hosted.group(1)) if hosted else source)
+    elif source.startswith(("http://", "https://")):
+        body.links.append(Link("url", source, caption))
+    named = caption if caption.lower() not in ("", "image", "picture") else ""
+    return f" [picture: {named}] " if named else " [picture] "
 
 
 def _paragraph(lines: list[str]) -> Tag:

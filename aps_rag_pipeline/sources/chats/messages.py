@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from aps_rag_pipeline.content.times import parse_time
+from aps_rag_pipeline.content.dates import parse_time
 from aps_rag_pipeline.sources.base import Failure, Ignored
 from aps_rag_pipeline.sources.jsonfiles import JsonObject, at, mapping, sequence, string
 

@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from aps_rag_pipeline.content.dates import iso_utc, parse_time
 from aps_rag_pipeline.content.markup import Block, markdown_blocks, markdown_links
 from aps_rag_pipeline.content.references import find_references
-from aps_rag_pipeline.content.times import iso, local, parse_time
 from aps_rag_pipeline.records import Attachment, FieldValue, Link, Part, PartKind, Record
 from aps_rag_pipeline.settings import Feed
 from aps_rag_pipeline.sources.base import Failure, SourceContext, UnreadableError
 from aps_rag_pipeline.sources.companions import companion, file_name, media_type, read_companion
 from aps_rag_pipeline.sources.logbooks.model import Entry
+from aps_rag_pipeline.sources.wording import attribution, headline
 
 _STORED = re.compile(r"/(?:log/attachments|api/Downloads/Attachments)/([^?#]+)", re.IGNORECASE)
 #: The server keeps pictures in three sizes and hands out names without the ending that tells them apart.
 _SIZES = ("", ".original", ".scaled")
-_TITLE_LENGTH = 120
 #: Replies without a readable time stand behind the others.
 _LATE = datetime.max.replace(tzinfo=UTC)
 _MARKS = re.compile(r"^[#>*\s\-+]+|[*_`~]{1,3}")
@@ -60,9 +60,7 @@ class ThreadWriter:
         self._write(thread, entry, "")
         replies = sorted(list(entry.thread())[1:], key=lambda reply: self._time(reply.created) or _LATE)
         for reply in replies:
-            said = ", ".join(
-                part for part in (reply.author, local(self._time(reply.created), self.context.zone)) if part
-            )
+            said = attribution(reply.author, self._time(reply.created), self.context.zone)
             self._write(thread, reply, f"{said}: " if said else "")
         for address, shown in ((a, s) for each in entry.thread() for a, s in each.files.items()):
             self._attach(thread, entry, address, shown, -1)
@@ -147,13 +145,13 @@ class ThreadWriter:
 
     def _title(self, entry: Entry) -> str:
         if entry.title:
-            return _shortened(entry.title)
+            return headline(entry.title)
         plain = _rewrite(entry.text, lambda text, target, image: "" if image else text)
         for line in plain.split("\n"):
             words = " ".join(_MARKS.sub("", line).split())
             if any(char.isalnum() for char in words):
-                return _shortened(words)
-        return _shortened(entry.document.name) or f"Log entry {entry.id}"
+                return headline(words)
+        return headline(entry.document.name) or f"Log entry {entry.id}"
 
     def _fields(
         self, entry: Entry, replies: int, moments: tuple[datetime | None, datetime | None]
@@ -172,7 +170,7 @@ class ThreadWriter:
             fields["modified_raw"] = str(entry.modified)
         stated, raw = self._event(entry, created)
         if stated:
-            fields["event_time"] = iso(stated)
+            fields["event_time"] = iso_utc(stated)
         elif raw:
             fields["event_time_raw"] = raw
         return fields
@@ -216,8 +214,3 @@ def _rewrite(text: str, written: Callable[[str, str, bool], str]) -> str:
 
 def _without_attachments(text: str) -> str:
     return _rewrite(text, lambda said, target, image: said if _STORED.search(target) else f"[{said}]({target})")
-
-
-def _shortened(text: str) -> str:
-    words = " ".join(text.split())
-    return words if len(words) <= _TITLE_LENGTH else words[:_TITLE_LENGTH].rsplit(" ", 1)[0] + " …"

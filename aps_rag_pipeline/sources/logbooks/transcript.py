@@ -6,9 +6,9 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 
-from aps_rag_pipeline.content.times import parse_time
+from aps_rag_pipeline.content.dates import parse_time
 from aps_rag_pipeline.records import FieldValue, Link, Part, Record
 from aps_rag_pipeline.settings import Feed
 from aps_rag_pipeline.sources.base import Failure, Upsert
@@ -53,8 +53,7 @@ class Mission:
                 phases.append((bounds[0], bounds[1], string(at(act, "title"))))
         people = mapping(meta.get("characters"))
         named = {key: string(at(person, "name")) for key, person in people.items()}
-        start = parse_time(meta.get("utc_launch_time"), zone)
-        return Mission(string(at(meta, "copy.title")), start, tuple(phases), named)
+        return Mission(string(at(meta, "copy.title")), _launch(meta.get("utc_launch_time"), zone), tuple(phases), named)
 
     def phase(self, seconds: int) -> str:
         return next((title for first, last, title in self.phases if first <= seconds < last), "")
@@ -191,6 +190,13 @@ def _pages(blocks: Iterator[Block]) -> Iterator[tuple[str, list[Block]]]:
 
 def _plain(line: str) -> str:
     return " ".join(_MARKUP.sub(lambda match: match.group(1) or "", line).split())
+
+
+def _launch(value: object, zone: tzinfo) -> datetime | None:
+    """The start of the clock: seconds since 1970, of which the first missions have few and negative ones, or a time."""
+    if isinstance(value, int | float) and abs(value) < 1e11:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=value)
+    return parse_time(value, zone)
 
 
 def _seconds(stamp: str) -> int | None:
