@@ -8,6 +8,7 @@ from itertools import chain, islice
 
 from aps_rag_pipeline.demo import incidents as telling
 from aps_rag_pipeline.demo import placing, sizes
+from aps_rag_pipeline.demo.churn import quiet_devices
 from aps_rag_pipeline.demo.extras import Extras, Planter
 from aps_rag_pipeline.demo.facility import DAYS, KINDS, SHIFT_MINUTES, Facility, Shift
 from aps_rag_pipeline.demo.incidents import Incident, Minutes
@@ -171,7 +172,7 @@ def make(seed: int, records: int, held_out: bool) -> Plan:
     planter = Planter(facility, bank, planted.minutes, used)
     placing.place_extras(planted, planter, sizes.extras(records))
     used |= planter.reserved
-    placing.place_churn(facility, bank, planted, [device for device in facility.devices if device.name not in used])
+    placing.place_churn(facility, bank, planted, quiet_devices(facility, used))
     taken_numbers = {request.number for request in planted.requests.values()}
     routine = Routine(facility, bank, found, used, taken_numbers, planted.counts["work_requests"])
     library = Library(facility, bank, routine)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from aps_rag_pipeline.demo.facility import at
+from collections.abc import Iterator
+
+from aps_rag_pipeline.demo import questions
+from aps_rag_pipeline.demo.facility import KINDS, at
 from aps_rag_pipeline.demo.incidents import Incident
+from aps_rag_pipeline.demo.items import Variable
+from aps_rag_pipeline.demo.library import Library
 from aps_rag_pipeline.demo.plan import Plan
 from aps_rag_pipeline.demo.truth import Identifier, IncidentTruth, Truth
 
@@ -14,13 +19,22 @@ def tell(plan: Plan, truth: Truth) -> None:
     truth.late, truth.duplicates, truth.corrections = extras.late, extras.duplicates, extras.corrections
     truth.contradictions, truth.credentials = extras.contradictions, extras.credentials
     truth.churn = plan.planted.churn
+    signals: dict[str, list[str]] = {}
+    for variable in plan.variables():
+        signals.setdefault(variable.device.name, []).append(variable.key)
+    cited: dict[str, list[str]] = {}
     for incident in plan.incidents:
-        told = incident_truth(incident)
+        told = _incident(incident)
         truth.incidents.append(told)
-        truth.identifiers.extend(incident_identifiers(incident, told))
+        truth.identifiers.extend(_incident_identifiers(incident, told, signals[incident.device.name]))
+        cited.setdefault(incident.procedure, []).append(told.keys["log"])
+    truth.identifiers.extend(_document_identifiers(cited))
+    truth.identifiers.extend(Identifier(entry.key, "key", (entry.key,), entry.key) for entry in extras.entries)
+    truth.identifiers.extend(_signal_identifiers(plan.variables(), truth))
+    truth.questions = questions.make(plan)
 
 
-def incident_truth(incident: Incident) -> IncidentTruth:
+def _incident(incident: Incident) -> IncidentTruth:
     made = {
         "log": incident.entry,
         "recovery": incident.recovery,
@@ -30,25 +44,39 @@ def incident_truth(incident: Incident) -> IncidentTruth:
         "chat": incident.thread,
         "pv": incident.variable,
     }
-    procedure = f"ICMS:documents/{incident.procedure}"
+    keys = {role: item.key for role, item in made.items() if item is not None}
+    keys["procedure"] = f"ICMS:documents/{incident.procedure}"
     return IncidentTruth(
         incident.id, incident.mode["id"], incident.device.name, incident.system, incident.variable.name,
         incident.value, at(incident.start).isoformat(), at(incident.end).isoformat(), float(incident.hours),
-        incident.symptom, incident.cause, incident.part, incident.fix, incident.serial,
-        {role: item.key for role, item in made.items() if item is not None} | {"procedure": procedure},
+        incident.symptom, incident.cause, incident.part, incident.fix, incident.serial, keys,
     )  # fmt: skip
 
 
-def incident_identifiers(incident: Incident, told: IncidentTruth) -> list[Identifier]:
-    keys = told.keys
-    found = [Identifier(key, "key", (key,), key) for key in keys.values()]
-    about = tuple(keys.values())
-    found.append(Identifier(incident.device.name, "device", about))
-    shown_by = tuple(keys[role] for role in ("pv", "log", "downtime") if role in keys)
-    found.append(Identifier(incident.variable.name, "pv", shown_by, keys["pv"]))
-    if incident.request:
-        number = str(incident.request.number)
-        found.append(Identifier(f"WR {number}", "number", about, keys["work_request"]))
+def _incident_identifiers(incident: Incident, told: IncidentTruth, signals: list[str]) -> Iterator[Identifier]:
+    about = {role: key for role, key in told.keys.items() if role != "procedure"}
+    for key in about.values():
+        yield Identifier(key, "key", (key,), key)
+    yield Identifier(incident.device.name, "device", tuple(dict.fromkeys((*about.values(), *signals))))
+    naming = tuple(about[role] for role in ("pv", "log", "downtime", "chat") if role in about)
+    yield Identifier(incident.variable.name, "pv", naming, about["pv"])
+    assert incident.request
+    naming = tuple(about[role] for role in ("work_request", "log", "downtime", "chat") if role in about)
+    yield Identifier(f"WRQ {incident.request.number}", "number", naming, about["work_request"])
     if incident.outage:
-        found.append(Identifier(incident.outage.id, "number", (keys["downtime"],), keys["downtime"]))
-    return found
+        yield Identifier(incident.outage.id, "number", (about["downtime"],), about["downtime"])
+
+
+def _document_identifiers(cited: dict[str, list[str]]) -> Iterator[Identifier]:
+    for kind in KINDS:
+        name = Library.content_id(Library.procedure_number(kind))
+        key = f"ICMS:documents/{name}"
+        yield Identifier(name, "content_id", (key, *cited.get(name, ())), key)
+
+
+def _signal_identifiers(variables: list[Variable], truth: Truth) -> Iterator[Identifier]:
+    """Some process variables of which no incident tells; others may mention them, but the record itself is known."""
+    told = {incident.device for incident in truth.incidents}
+    quiet = [v for v in variables if v.device.name not in told and not v.note]
+    for variable in quiet[:: max(len(quiet) // 25, 1)]:
+        yield Identifier(variable.name, "pv", (variable.key,), variable.key)

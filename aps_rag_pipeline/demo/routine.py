@@ -79,11 +79,10 @@ class Routine:
         if low >= high:
             return None
         start = rng.randrange(low, high)
-        for minute in (*range(start, high), *range(low, start)):
-            if minute not in taken:
-                taken.add(minute)
-                return minute
-        return None
+        found = next((m for m in (*range(start, high), *range(low, start)) if m not in taken), None)
+        if found is not None:
+            taken.add(found)
+        return found
 
     def _entry_text(self, rng: random.Random) -> str:
         if rng.random() < _NEAR_MISS:
@@ -100,13 +99,16 @@ class Routine:
         device = rng.choice(self.devices)
         created = slot_minute(rng, slot, self.requests)
         status = rng.choices([name for name, _ in _STATUS], [weight for _, weight in _STATUS])[0]
+        finished = created + rng.randrange(600, 40_000)
+        if status == "Completed" and finished >= TOTAL_MINUTES:
+            status = "In Progress"
         done = status == "Completed"
         return WorkRequest(
             FIRST_REQUEST + slot, created, self.say(rng, "wr_title", device, 0.2),
             self.say(rng, "wr_detail", device, 0.2), device, rng.choice(self.facility.operators),
             rng.choice(self.facility.experts(device.kind.system)), status,
             rng.choice(("2 - High", "3 - Normal", "3 - Normal", "4 - Low")),
-            created + rng.randrange(600, 40_000) if done else 0,
+            finished if done else 0,
             self.say(rng, "wr_resolution", device, 0.2) if done else "",
             access=("ops",) if rng.random() < 0.02 else ("public",),
         )  # fmt: skip

@@ -52,7 +52,7 @@ def write(feeds: Path, variables: Iterable[Variable]) -> int:
 
 def rows(variable: Variable) -> Iterable[tuple[str, ...]]:
     """One row, or two for a signal that two loggers keep."""
-    friendly = f"{variable.device.name} {variable.signal.words}".title()
+    friendly = f"{variable.device.name} {variable.signal.words.title()}"
     groups = [f"{variable.device.kind.system}: {variable.device.kind.noun}"]
     if variable.device.sector % 20 == 7 and variable.signal is variable.device.kind.signals[0]:
         groups.append("Top-up statistics")

@@ -32,7 +32,7 @@ def write(feeds: Path, threads: Iterable[Thread], pictures: Mapping[str, bytes])
         if name[-12:] != month:
             _flush(feeds, pages)
             month = name[-12:]
-        pages.setdefault(name, []).extend(_messages(thread))
+        pages.setdefault(name, []).extend(messages(thread))
         for index, message in enumerate(thread.messages):
             if message.image:
                 _write_picture(feeds, thread, index, pictures[message.image])
@@ -59,7 +59,7 @@ def page(messages: list[dict[str, Any]]) -> bytes:
     )
 
 
-def _messages(thread: Thread) -> Iterable[dict[str, Any]]:
+def messages(thread: Thread) -> Iterable[dict[str, Any]]:
     for index, message in enumerate(thread.messages):
         yield message_json(thread, index, message)
 
