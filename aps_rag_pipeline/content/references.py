@@ -56,6 +56,7 @@ _LOG_URL = re.compile(r"[?&]logId=(\d{1,9})\b|/log/(?:entry/)?(\d{1,9})(?![\w.-]
 _CONTENT_URL = re.compile(r"[?&]dDocName=([\w.-]+)", re.IGNORECASE)
 _PV = re.compile(r"(?<![\w:/.@#-])[A-Za-z0-9][\w-]*(?::[\w#-]+(?:\.[\w#-]+)*)+(?![\w:]*//)")
 _CLOCK = re.compile(r"\d{1,2}(?::\d{2})+\w{0,2}|\d{4}-\d\d-\d\dT.*|(?:[0-9A-Fa-f]{2}:){3,}[0-9A-Fa-f]{2}")
+_DEVICE = re.compile(r"[A-Z0-9_-]+:[A-Z]{1,6}\d{0,3}[A-Z]?")
 _UNLIKE_WORDS = re.compile(r"[\d_-]|[a-z][A-Z]")
 _NUMBER = re.compile(r"\d[\d-]*")
 
@@ -78,10 +79,10 @@ def is_process_variable(token: str) -> bool:
     """Whether a token has the shape of a PV name: parts joined by colons that begin with a device, not a clock time.
 
     Two words around a colon (`NOTE:beam`) are prose; a name has three parts, a digit, a hyphen, an underscore or a
-    capital inside a word.
+    capital inside a word. A sector and a device (`S38A:H3`) name hardware, not one of its variables.
     """
     device, *rest = token.split(":")
-    if not rest or _CLOCK.fullmatch(token) or token.split(":", 1)[0] in KIND_OF_PREFIX:
+    if not rest or device in KIND_OF_PREFIX or _CLOCK.fullmatch(token) or _DEVICE.fullmatch(token):
         return False
     letters = any(char.isalpha() for char in device)
     named = device == device.upper() or any(char.isdigit() for char in device)

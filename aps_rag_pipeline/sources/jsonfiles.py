@@ -117,7 +117,7 @@ def _lines(text: str, name: str) -> JsonText:
         if not line.strip():
             continue
         try:
-            found.values.append(Value(json.loads(line), f"{name} line {number}"))
+            found.values.append(Value(json.loads(line), f"{name}: line {number}"))
         except ValueError as error:
             found.broken.append(f"line {number} is not JSON ({error})")
     if len(found.broken) > len(found.values):

@@ -148,16 +148,21 @@ class TeamsFiles(JsonFileSource):
     def _write(self, thread: Thread, channel: Channel, message: Message, body: Body, unit: Unit) -> None:
         """The parts, links and pictures of one message; who spoke and when stands at the head of its first part."""
         said = attribution(message.author, message.created, self.context.zone)
+        locator = f"message {message.id}"
         first = len(thread.parts)
+        if body.blocks[0].kind in _KINDS:
+            thread.parts.append(Part("transcript", f"{said}:", locator))
+            said = ""
         for block in body.blocks:
-            kind = _KINDS.get(block.kind, "transcript")
             text = f"{'#' * block.level} {block.text}" if block.kind == "heading" else block.text
-            if said and kind == "transcript":
-                text, said = f"{said}: {text}", ""
-            elif said:
-                thread.parts.append(Part("transcript", f"{said}:", f"message {message.id}"))
+            last = thread.parts[-1] if len(thread.parts) > first else None
+            if block.kind in _KINDS:
+                thread.parts.append(Part(_KINDS[block.kind], text, locator, block.title))
+            elif last and last.kind == "transcript":
+                thread.parts[-1] = Part("transcript", f"{last.text}\n\n{text}", locator)
+            else:
+                thread.parts.append(Part("transcript", f"{said}: {text}" if said else text, locator))
                 said = ""
-            thread.parts.append(Part(kind, text, f"message {message.id}", block.title))
         thread.links += body.links
         for quoted in body.quoted:
             known = channel.messages.get(quoted)
@@ -212,7 +217,7 @@ class TeamsFiles(JsonFileSource):
         if path is None:
             raise UnreadableError(
                 "its bytes are not in the export",
-                remedy=f"put them at {_PICTURES}/{message.id}/{{content}}.<ext> beside {message.place.split(' ')[0]}",
+                remedy=f"put them at {_PICTURES}/{message.id}/{{content}}.<ext> beside {message.place.split(': ')[0]}",
                 permanent=False,
             )
         return path.name, read_companion(path, self.context)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bs4 import Tag
 
 _HOSTED = re.compile(r"hostedContents/([^/?#]+)/\$value", re.IGNORECASE)
+_UNTITLED = re.compile(r"\[picture\]|\(?https?://\S+")
 _MAX_CARD_DEPTH = 60
 #: Parts of a card that are for clicking, drawing or reading aloud.
 _CARD_SILENT = frozenset(
@@ -67,9 +68,9 @@ def read_body(data: JsonObject) -> Body:
 
 
 def plain_title(body: Body) -> str:
-    """The first line that says something; empty for a message of pictures alone."""
-    lines = (line.strip() for block in body.blocks for line in block.text.split("\n"))
-    return next((line for line in lines if any(char.isalnum() for char in line.replace("[picture]", ""))), "")
+    """The first line that says something, without addresses; empty for a message of pictures alone."""
+    lines = (_UNTITLED.sub("", line).strip() for block in body.blocks for line in block.text.split("\n"))
+    return next((line for line in lines if any(char.isalnum() for char in line)), "")
 
 
 def _make_readable(tree: Tag, waiting: dict[str, JsonObject], body: Body) -> None:

@@ -105,7 +105,7 @@ def find_messages(value: object, place: str, folder: Path, unit: str) -> Iterato
         if not value:
             yield Ignored(place, "a page without messages")
         for number, item in enumerate(value, 1):
-            yield from find_messages(item, f"{place} message {number}", folder, unit)
+            yield from find_messages(item, f"{place}: message {number}", folder, unit)
         return
     item = mapping(value)
     if isinstance(item.get("value"), list):
@@ -128,7 +128,7 @@ def _with_replies(item: JsonObject, place: str, folder: Path, unit: str) -> Iter
     message = Message(string(item["id"]), place, folder, item)
     yield message
     for number, reply in enumerate(sequence(item.get("replies")), 1):
-        for found in find_messages(reply, f"{place} reply {number}", folder, unit):
+        for found in find_messages(reply, f"{place}: reply {number}", folder, unit):
             if isinstance(found, Message) and not found.parent:
                 found = Message(found.id, found.place, found.folder, found.data, message.id)
             yield found

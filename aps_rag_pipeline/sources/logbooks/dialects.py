@@ -109,13 +109,13 @@ def _value(value: object, place: str, unit: str, dialect: str | None) -> Reading
         if not value:
             yield Ignored(place, "an empty list")
         for number, item in enumerate(value, 1):
-            yield from _value(item, f"{place} item {number}", unit, dialect)
+            yield from _value(item, f"{place}: item {number}", unit, dialect)
         return
     item = mapping(value)
     if "document" in item or "sections" in item:
         yield from _bundle(item, place, unit)
     elif isinstance(item.get("entries"), list):
-        yield from _value(item["entries"], f"{place} entries", unit, dialect)
+        yield from _value(item["entries"], f"{place}: entries", unit, dialect)
     elif isinstance(item.get("data"), dict):
         yield from _value(item["data"], place, unit, dialect)
     elif "logEntryResults" in item or "documentResults" in item:
@@ -127,10 +127,10 @@ def _value(value: object, place: str, unit: str, dialect: str | None) -> Reading
 def _bundle(bundle: JsonObject, place: str, unit: str) -> Reading:
     """A log document with its entries and those of its sections."""
     document = _document(bundle)
-    groups = [("", bundle.get("entries"), f"{place} entry")]
+    groups = [("", bundle.get("entries"), f"{place}: entry")]
     for number, section in enumerate(sequence(bundle.get("sections")), 1):
         name = string(at(section, "name")) or f"section {number}"
-        groups.append((name, at(section, "entries"), f"{place} section {number} entry"))
+        groups.append((name, at(section, "entries"), f"{place}: section {number} entry"))
     if not any(sequence(entries) for _, entries, _ in groups):
         yield Ignored(place, f"a log document without entries ({document.name or document.id or 'unnamed'})")
     for section_name, entries, where in groups:
@@ -193,7 +193,7 @@ def _shaped(item: JsonObject, shape: Shape, place: str, unit: str, document: Doc
     if related not in _NOTHING:
         entry.links.append(Link("log_entry", f"BELY:{related}"))
     for number, reply in enumerate(sequence(item.get(shape.replies)), 1):
-        for read in _shaped(mapping(reply), shape, f"{place} reply {number}", unit, document):
+        for read in _shaped(mapping(reply), shape, f"{place}: reply {number}", unit, document):
             if isinstance(read, Entry):
                 entry.replies.append(read)
             else:

@@ -76,7 +76,7 @@ def read_dump(dump: Dump, place: str) -> Reading:
     holders = dump.groups("item_element_log", "log_id", "item_element_id")
     documents = _documents(dump)
     for number, row in enumerate(dump.tables.get("log", ()), 1):
-        where = f"{place} table log row {number}"
+        where = f"{place}: table log row {number}"
         log_id = row.get("id") or ""
         if log_id in audited:
             yield Ignored(where, "an audit line of the server")

@@ -26,7 +26,7 @@ def read_events(text: str, unit: str, name: str) -> Reading:
     """
     entries: dict[str, Entry] = {}
     for number, line in enumerate(text.split("\n"), 1):
-        place = f"{name} line {number}"
+        place = f"{name}: line {number}"
         match = _EVENT.match(line)
         if not match:
             continue  # what the terminal showed around the events

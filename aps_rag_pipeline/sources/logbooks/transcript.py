@@ -79,7 +79,9 @@ def read_transcript(text: str, feed: Feed, mission: Mission, unit: str) -> Itera
         yield from failures
         if parts:
             yield Upsert(
-                _record(feed, mission, unit, record_id, page, blocks, parts, links), unit, f"{unit} [{blocks[0].stamp}]"
+                _record(feed, mission, unit, record_id, page, blocks, parts, links),
+                unit,
+                f"{unit}: [{blocks[0].stamp}]",
             )
 
 
@@ -134,7 +136,7 @@ def _parts(blocks: list[Block], unit: str) -> tuple[list[Part], list[Link], list
         try:
             images = json.loads(block.properties.get("images", "[]"))
         except ValueError as error:
-            place = f"{unit} [{block.stamp}]"
+            place = f"{unit}: [{block.stamp}]"
             failures.append(Failure(unit, place, place, f"_images is not JSON ({error})", "mend it in the file", True))
             images = []
         for image in sequence(images):
