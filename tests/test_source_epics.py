@@ -239,7 +239,7 @@ def test_malformed_statements_cost_themselves(tmp_path: Path) -> None:
     reasons = [f.reason for f in failures(changes)]
     assert "quote that is not closed" in reasons[0]
     assert "'feild' inside the record C:x" in reasons[1]
-    assert "of type ai at line 1" in reasons[3]
+    assert "of type ai at line 1" in reasons[2]
 
 
 def test_what_is_no_database_says_so(tmp_path: Path) -> None:

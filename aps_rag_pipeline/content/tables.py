@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from functools import lru_cache
@@ -42,6 +42,7 @@ _HEADING_ROWS = 50
 _SHOWN_HEADINGS = 40
 _HEAD_BYTES = 1 << 18
 
+_UNIT = re.compile(r"\s*[(\[][^()\[\]]*[)\]]\s*$")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d{0,14})(?:\.\d{1,17})?")
 _NUMBER_STARTS = frozenset("-0123456789")
 
@@ -95,7 +96,7 @@ class Wanted:
                 remedy=f"the names are: {', '.join(self.known)}; columns that are not mapped are kept as fields",
             )
 
-    def match(self, headings: Iterable[str]) -> dict[str, int]:
+    def match(self, headings: Sequence[str]) -> dict[str, int]:
         """Our names -> the index of their column, as far as they are there."""
         index: int | None
         exact: dict[str, int] = {}
@@ -103,6 +104,8 @@ class Wanted:
         for index, heading in enumerate(headings):
             exact.setdefault(heading, index)
             loose.setdefault(_loose(heading), index)
+        for index, heading in enumerate(headings):  # `Downtime (min)` is a downtime where nothing fits better
+            loose.setdefault(_loose(_UNIT.sub("", heading)), index)
         found: dict[str, int] = {}
         for name, heading in self.columns.items():
             index = exact.get(_one_line(heading), loose.get(_loose(heading)))
@@ -195,7 +198,7 @@ def _text_rows(data: bytes, name: str, wanted: Wanted, encoding: str | None) -> 
         return
     if text.lstrip()[:200].lower().startswith(("<!doctype", "<html", "<?xml", "<table")):
         raise UnreadableError(f"{name}: a web page, not a table", remedy="open it and save it as CSV or XLSX")
-    delimiter = find_delimiter(text, lambda cells: len(wanted.match(map(_one_line, cells))))
+    delimiter = find_delimiter(text, lambda cells: len(wanted.match([_one_line(cell) for cell in cells])))
     for row in read_delimited(text, delimiter):
         cells: list[Cell] = list(row.cells)
         yield row.number, cells, row.problem

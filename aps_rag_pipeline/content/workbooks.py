@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import re
+import zipfile
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
+from xml.parsers import expat
 
 from aps_rag_pipeline.content.archives import check_unpacked, is_zip
 from aps_rag_pipeline.content.text import clean
@@ -22,8 +24,8 @@ if TYPE_CHECKING:
 Cell = str | int | float | bool | datetime | date | time | timedelta
 
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-_CELL = re.compile(rb"""<(?:\w+:)?c\s(?:[^>]*?\s)?r\s*=\s*["']([A-Za-z]{1,3})(\d{1,7})["'][^>]*>""")
-_ROW = re.compile(rb"""<(?:\w+:)?row\s(?:[^>]*?\s)?r\s*=\s*["'](\d{1,7})["'][^>]*>""")
+_SHEET_MARK = b"sheetData"
+_REFERENCE = re.compile(r"([A-Za-z]{1,9})(\d{1,12})")
 _BYTES_PER_CELL = 32
 
 
@@ -46,8 +48,7 @@ def read_sheets(data: bytes, limits: Limits) -> Iterator[Sheet]:
         UnreadableError: no workbook, damaged, protected, or larger unpacked than the limits allow.
     """
     if is_zip(data):
-        extent = _Extent(limits)
-        check_unpacked(data, limits, extent.look)
+        _check_extents(data, limits)
     workbook = _open(data)
     for name in workbook.sheet_names:
         yield Sheet(name, _rows(_sheet(workbook, name)))
@@ -112,40 +113,81 @@ def _cell(value: Cell) -> Cell:
     return value
 
 
-class _Extent:
-    """Watches the cells of each sheet go by. The parser lays a sheet out as one dense block from its first to its last
-    cell, so a single stray cell in the far corner would ask for hundreds of gigabytes and end the process."""
+def _check_extents(data: bytes, limits: Limits) -> None:
+    """Refuse a sheet whose cells lie too far apart, and kinds of workbook whose cells cannot be looked at beforehand.
 
-    def __init__(self, limits: Limits) -> None:
-        self._most = int(limits.max_unpacked_mb * 1e6 / _BYTES_PER_CELL)
-        self._rest = b""
-        self._row = self._column = 0
+    The parser lays a sheet out as one dense block from its first to its last cell, so a single stray cell in the far
+    corner would ask for hundreds of gigabytes and end the process.
+    """
+    names = _Names()
+    check_unpacked(data, limits, names.look)
+    if names.seen & {"xl/workbook.bin", "content.xml"}:
+        raise UnreadableError("a binary or OpenDocument workbook", remedy="save it as .xlsx")
+    most = int(limits.max_unpacked_mb * 1e6 / _BYTES_PER_CELL)
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        for name in sorted(names.sheets):
+            with archive.open(name) as stream:
+                _Extent(name, most).measure(stream)
+
+
+class _Names:
+    """The members of a workbook, and which of them are sheets: those that say so, whatever they are called."""
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+        self.sheets: set[str] = set()
+        self._end = b""
 
     def look(self, member: str, stretch: bytes) -> None:
-        if not member.lower().endswith(".xml"):
-            return
-        if not stretch:
-            self._rest, self._row, self._column = b"", 0, 0
-            return
-        text = self._rest + stretch
-        for match in _CELL.finditer(text):
-            if not match[0].endswith(b"/>"):
-                self._column = max(self._column, _column_number(match[1]))
-                self._row = max(self._row, int(match[2]))
-        for match in _ROW.finditer(text):
-            if not match[0].endswith(b"/>"):
-                self._row = max(self._row, int(match[1]))
-        if self._row * self._column > self._most:
+        self.seen.add(member)
+        if _SHEET_MARK in self._end + stretch:
+            self.sheets.add(member)
+        self._end = stretch[-len(_SHEET_MARK) :]
+
+
+class _Extent:
+    """How far the cells of one sheet reach."""
+
+    def __init__(self, name: str, most: int) -> None:
+        self.name = name
+        self.most = most
+        self.row = self.column = 0  # of the cell being read
+        self.last_row = self.last_column = 0
+
+    def measure(self, stream: IO[bytes]) -> None:
+        parser = expat.ParserCreate()
+        parser.StartElementHandler = self._start
+        try:
+            parser.ParseFile(stream)
+        except expat.ExpatError as error:
             raise UnreadableError(
-                f"{member}: cells reach to row {self._row}, column {self._column}: "
-                "more than limits.max_unpacked_mb holds",
-                remedy="delete the stray cells at the far end of the sheet",
-            )
-        self._rest = text[max(text.rfind(b"<"), len(text) - 4096) :]
+                f"{self.name}: damaged sheet ({error})", remedy="open it and save it again"
+            ) from error
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        local = name.rpartition(":")[2]
+        if local == "c":
+            match = _REFERENCE.fullmatch(attributes.get("r", ""))
+            if match:
+                self.column, self.row = _column_number(match[1]), int(match[2])
+            else:
+                self.column += 1
+        elif local == "row":
+            stated = attributes.get("r", "")
+            self.row = int(stated) if stated.isdecimal() and len(stated) < 9 else self.row + 1
+            self.column = 0
+        elif local in ("v", "is", "f"):  # cells with a format alone take no room
+            self.last_row, self.last_column = max(self.last_row, self.row), max(self.last_column, self.column)
+            if self.last_row * self.last_column > self.most:
+                raise UnreadableError(
+                    f"{self.name}: cells reach to row {self.last_row}, column {self.last_column}: "
+                    "more than limits.max_unpacked_mb holds",
+                    remedy="delete the stray cells at the far end of the sheet",
+                )
 
 
-def _column_number(letters: bytes) -> int:
+def _column_number(letters: str) -> int:
     number = 0
     for letter in letters.upper():
-        number = number * 26 + letter - 64
+        number = number * 26 + ord(letter) - 64
     return number

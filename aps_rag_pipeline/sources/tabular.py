@@ -201,7 +201,8 @@ class _RowReader:
             self.fields[f"{name}_raw"] = cell_text(cell)
         elif name not in ("created", "updated"):
             self.fields[name] = iso_utc(moment)
-        self._detail(self.table.columns[name], cell)
+        if name != "updated":  # a re-save that moves it changes no word
+            self._detail(self.table.columns[name], cell)
         return moment
 
     def _duration(self) -> None:
