@@ -35,7 +35,8 @@ class SparseDocument:
 def schema() -> tantivy.Schema:
     builder = tantivy.SchemaBuilder()
     builder.add_text_field("chunk", stored=True, tokenizer_name="raw", index_option="basic")
-    builder.add_unsigned_field("rid", stored=True, indexed=True, fast=True)
+    # Signed: a Python int becomes a signed term, and deleting one from an unsigned field deletes nothing, silently.
+    builder.add_integer_field("rid", stored=True, indexed=True, fast=True)
     builder.add_text_field("source", stored=True, tokenizer_name="raw", index_option="basic")
     builder.add_text_field("feed", tokenizer_name="raw", index_option="basic")
     builder.add_text_field("access", tokenizer_name="raw", index_option="basic")
@@ -75,7 +76,7 @@ class SparseWriter:
     def replace(self, rids: Iterable[int], documents: Iterable[SparseDocument]) -> int:
         """Delete what the index holds of these records and add the documents; gives how many were added."""
         for rid in rids:
-            self._writer.delete_documents("rid", rid)
+            self._writer.delete_documents_by_term("rid", rid)
         added = 0
         for document in documents:
             self._writer.add_document(_document(document))
@@ -101,7 +102,7 @@ def clear(folder: Path) -> None:
 def _document(document: SparseDocument) -> tantivy.Document:
     made = tantivy.Document()
     made.add_text("chunk", document.chunk_id)
-    made.add_unsigned("rid", document.rid)
+    made.add_integer("rid", document.rid)
     made.add_text("source", document.source)
     made.add_text("feed", document.feed)
     for label in document.access:

@@ -45,7 +45,7 @@ class SqlModel:
 
         with duckdb.connect() as connection:
             row = connection.execute("select json_serialize_sql(?)", [self.sql]).fetchone()
-        tree = json.loads(row[0]) if row else {"error": True}
+        tree: dict[str, Any] = json.loads(row[0]) if row else {"error": True}
         if tree.get("error") or len(tree.get("statements", [])) != 1:
             raise SqlModelError(f"{self.path}: must be one select ({tree.get('error_message', 'it is not')})")
         return tuple(sorted(set(_tables(tree["statements"][0]["node"], frozenset()))))

@@ -3,6 +3,7 @@ transaction as the changes it stands for."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import sqlite3
@@ -57,7 +58,7 @@ def apply_spool(workspace: Workspace) -> ApplyReport:
     catalog = workspace.catalog
     changes = []
     numbers = ChangesetNumber(catalog)
-    for path in spool.waiting(workspace.home):
+    for path in spool.waiting(workspace.home.spool):
         changes.append(_apply_file(workspace, path, numbers))
         path.unlink()
     changes.extend(drop_unconfigured(workspace, numbers))
@@ -66,6 +67,24 @@ def apply_spool(workspace: Workspace) -> ApplyReport:
         applied.applied = numbers.number
         state.write_pipeline(workspace.home, applied)
     return ApplyReport(catalog.changeset(), changes)
+
+
+class _LookOnly(Exception):
+    """Ends a transaction that was only opened to see what it would do."""
+
+
+def would_change(workspace: Workspace, path: Path) -> FeedChanges:
+    """What applying a spool file would change; the catalog is as before."""
+    header, entries = spool.read(path)
+    changes = FeedChanges(header.source, header.feed)
+    with contextlib.suppress(_LookOnly), workspace.catalog.transaction():
+        numbers = ChangesetNumber(workspace.catalog)
+        batch = _Batch(workspace.catalog, workspace.settings, header, changes, numbers)
+        for entry in entries:
+            batch.take(entry)
+        batch.finish()
+        raise _LookOnly
+    return changes
 
 
 def _apply_file(workspace: Workspace, path: Path, numbers: ChangesetNumber) -> FeedChanges:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -37,6 +38,8 @@ from aps_rag_pipeline.sync.workspace import Workspace
 
 log = logging.getLogger(__name__)
 _PARALLEL_FEEDS = 4
+#: Raise it when masking would now leave other texts: every feed is then read again.
+_MASKING_VERSION = 1
 
 
 @dataclass
@@ -66,11 +69,14 @@ class _Known:
     resting: frozenset[tuple[str, str]]  # failures that are not due yet: (unit, item)
 
 
-def fetch(workspace: Workspace, feeds: tuple[Feed, ...], *, dry_run: bool = False) -> list[FetchReport]:
-    """Read what moved in these feeds. A feed that fails leaves the others alone and the catalog as it was."""
-    known = {feed.name: _known(workspace, feed) for feed in feeds}
+def fetch(
+    workspace: Workspace, feeds: tuple[Feed, ...], *, again: bool = False, aside: Path | None = None
+) -> list[FetchReport]:
+    """Read what moved in these feeds, or everything `again` to reconcile. A feed that fails leaves the others alone and
+    the catalog as it was. With `aside`, what was read goes into that folder and the attempt is not noted."""
+    known = {feed.name: _known(workspace, feed, again) for feed in feeds}
     with ThreadPoolExecutor(max_workers=_PARALLEL_FEEDS, thread_name_prefix="fetch") as pool:
-        jobs = [pool.submit(_fetch_feed, workspace, feed, known[feed.name], dry_run) for feed in feeds]
+        jobs = [pool.submit(_fetch_feed, workspace, feed, known[feed.name], aside) for feed in feeds]
         return [job.result() for job in jobs]
 
 
@@ -87,13 +93,13 @@ def config_digest(settings: Settings, feed: Feed, version: int) -> str:
         settings.zone_of(feed).key,
         str(settings.several(feed.source)),
         str(version),
-        str(masking.VERSION),
+        str(_MASKING_VERSION),
         f"{limits.max_file_mb} {limits.max_unpacked_mb} {limits.max_pages} {limits.max_pixels}",
     ]
     return hashlib.blake2b("\n".join(said).encode(), digest_size=12).hexdigest()
 
 
-def _known(workspace: Workspace, feed: Feed) -> _Known:
+def _known(workspace: Workspace, feed: Feed, again: bool) -> _Known:
     catalog = workspace.catalog
     now = datetime.now(UTC).isoformat()
     row = next(iter(catalog.rows("select cursor, config from feeds where feed = ?", (feed.name,))), None)
@@ -101,13 +107,13 @@ def _known(workspace: Workspace, feed: Feed) -> _Known:
     same = row is not None and row["config"] == config_digest(workspace.settings, feed, source.version)
     letters = catalog.rows("select unit, item, retry_at from dead_letters where feed = ?", (feed.name,))
     return _Known(
-        cursor=unpack_json(row["cursor"]) if row is not None and same else None,
+        cursor=unpack_json(row["cursor"]) if row is not None and same and not again else None,
         retry=frozenset(r["unit"] for r in letters if r["retry_at"] is not None and r["retry_at"] <= now),
         resting=frozenset((r["unit"], r["item"]) for r in letters if r["retry_at"] is None or r["retry_at"] > now),
     )
 
 
-def _fetch_feed(workspace: Workspace, feed: Feed, known: _Known, dry_run: bool) -> FetchReport:
+def _fetch_feed(workspace: Workspace, feed: Feed, known: _Known, aside: Path | None) -> FetchReport:
     report = FetchReport(feed.source, feed.name)
     started = time.monotonic()
     now = datetime.now(UTC)
@@ -116,7 +122,7 @@ def _fetch_feed(workspace: Workspace, feed: Feed, known: _Known, dry_run: bool) 
     try:
         report.fingerprint = source.fingerprint()
         header = Header(feed.name, feed.source, config, report.fingerprint, time.time_ns(), now)
-        _spool(workspace, source, header, known, report, dry_run)
+        _spool(SpoolWriter(aside or workspace.home.spool, header), source, known, report)
     except FeedError as error:
         report.error = str(error)
     except Exception as error:
@@ -124,15 +130,12 @@ def _fetch_feed(workspace: Workspace, feed: Feed, known: _Known, dry_run: bool) 
         log.exception("feed %s", feed.name)
         report.error = f"{type(error).__name__}: {error}"
     report.seconds = time.monotonic() - started
-    if not dry_run:
+    if aside is None:
         _remember(workspace, report, config, now)
     return report
 
 
-def _spool(
-    workspace: Workspace, source: Source, header: Header, known: _Known, report: FetchReport, dry_run: bool
-) -> None:
-    writer = SpoolWriter(workspace.home, header)
+def _spool(writer: SpoolWriter, source: Source, known: _Known, report: FetchReport) -> None:
     finished = news = False
     try:
         for change in source.changes(known.cursor, known.retry):
@@ -148,8 +151,8 @@ def _spool(
                 case Upsert() | Removal() | Complete():
                     news = True
         if not finished:
-            raise FeedError(f"{header.feed}: the listing broke off before its end")
-        if news and not dry_run:
+            raise FeedError(f"{report.feed}: the listing broke off before its end")
+        if news:
             writer.keep()
             report.spooled = True
     finally:

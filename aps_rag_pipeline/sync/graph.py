@@ -18,10 +18,10 @@ from aps_rag_pipeline.stores.catalog import Catalog, marks
 from aps_rag_pipeline.stores.tables import EDGES, NODES, SCHEMAS
 from aps_rag_pipeline.stores.vectors import LanceTables
 from aps_rag_pipeline.sync import rows
+from aps_rag_pipeline.sync.names import GRAPH
 from aps_rag_pipeline.sync.text import bodies
 from aps_rag_pipeline.sync.workspace import ChangedRecord, StageReport, Workspace, run_stage
 
-GRAPH = "knowledge_graph"
 _BATCH = 5000
 
 

@@ -16,15 +16,10 @@ from aps_rag_pipeline.stores.tables import PASSAGES, RECORDS, SCHEMAS, chunks_sc
 from aps_rag_pipeline.stores.vectors import LanceTables
 from aps_rag_pipeline.sync import rows
 from aps_rag_pipeline.sync.model import ConfiguredModel
+from aps_rag_pipeline.sync.names import DENSE, DENSE_VERSION, EMBEDDINGS, SPARSE, SPARSE_VERSION
 from aps_rag_pipeline.sync.workspace import ChangedRecord, StageReport, Workspace, run_stage
 
 log = logging.getLogger(__name__)
-
-EMBEDDINGS = "embeddings"
-DENSE = "dense_index"
-SPARSE = "sparse_index"
-SPARSE_VERSION = "bm25:1"
-DENSE_VERSION = "lance:1"
 
 #: Texts that are encoded and committed together: what a killed run loses at most.
 _ENCODE_BATCH = 1024

@@ -10,6 +10,7 @@ from typing import Any
 from aps_rag_pipeline.stores.sql_models import INPUTS, SqlModel, in_order, load_models
 from aps_rag_pipeline.stores.tables import EDGES, RECORDS
 from aps_rag_pipeline.stores.vectors import LanceTables
+from aps_rag_pipeline.sync.names import MARTS
 from aps_rag_pipeline.sync.workspace import StageReport, Workspace
 
 _LAYERS = ("staging", "marts")
@@ -20,7 +21,7 @@ def mart_path(workspace: Workspace, name: str) -> Path:
 
 
 def stage_name(model: SqlModel) -> str:
-    return f"mart:{model.name}"
+    return f"{MARTS}:{model.name}"
 
 
 def version_of(model: SqlModel) -> str:

@@ -23,17 +23,13 @@ from aps_rag_pipeline.stores.releases import LEASE, MANIFEST, FeedFreshness, Man
 from aps_rag_pipeline.stores.sql_models import load_models
 from aps_rag_pipeline.stores.tables import EDGES, NODES, PASSAGES, RECORDS, chunks_table
 from aps_rag_pipeline.stores.vectors import LanceTables
-from aps_rag_pipeline.sync import state
-from aps_rag_pipeline.sync.graph import GRAPH
-from aps_rag_pipeline.sync.indexes import DENSE, EMBEDDINGS, SPARSE
+from aps_rag_pipeline.sync import names, state
 from aps_rag_pipeline.sync.marts import mart_path, stage_name
 from aps_rag_pipeline.sync.model import ConfiguredModel
-from aps_rag_pipeline.sync.text import CHUNKS, OCR
-from aps_rag_pipeline.sync.text import PASSAGES as PASSAGES_STAGE
 from aps_rag_pipeline.sync.workspace import StageReport, Workspace
 
-RELEASE = "release"
-_VERSION = "release:1"
+#: Stages that must have applied a changeset before it is released; marts besides.
+_NEEDED = (names.OCR, names.PASSAGES, names.CHUNKS, names.EMBEDDINGS, names.DENSE, names.SPARSE, names.GRAPH)
 #: Columns that filters and look-ups use, by table; indexed once a table is large.
 _LOOKUPS = {
     RECORDS: ["rid", "key"],
@@ -41,6 +37,8 @@ _LOOKUPS = {
     NODES: ["node_id"],
     EDGES: ["edge_id", "src", "dst"],
 }
+#: Lance counts a version's age to the moment it cleans up, a little later than it is asked to.
+_MARGIN = timedelta(seconds=5)
 _CHUNK_LOOKUPS = ["rid", "chunk_id"]
 
 
@@ -56,7 +54,7 @@ def publish(workspace: Workspace, configured: ConfiguredModel) -> StageReport:
     """
     catalog, home = workspace.catalog, workspace.home
     target = catalog.changeset()
-    report = StageReport(RELEASE, _VERSION, target)
+    report = StageReport(names.RELEASE, names.RELEASE_VERSION, target)
     report.counts["changed"] = 0
     newest = releases.latest(home)
     versions = _demand_applied(workspace, target)
@@ -105,7 +103,7 @@ def collect(workspace: Workspace, *, at_once: bool = False) -> Counter[str]:
 def _demand_applied(workspace: Workspace, target: int) -> dict[str, str]:
     catalog = workspace.catalog
     marts = [stage_name(model) for model in load_models().values() if model.layer != "tests"]
-    needed = [OCR, PASSAGES_STAGE, CHUNKS, EMBEDDINGS, DENSE, SPARSE, GRAPH, *marts]
+    needed = [*_NEEDED, *marts]
     found = {row["stage"]: row for row in catalog.rows("select * from stages")}
     behind = [stage for stage in needed if stage not in found or found[stage]["applied"] < target]
     if behind and target:
@@ -260,7 +258,7 @@ def _forget_versions(workspace: Workspace) -> None:
             continue
         oldest = min(pins)
         written = next(v["timestamp"] for v in tables.table(name).list_versions() if v["version"] == oldest)
-        tables.forget_versions(name, written.astimezone(UTC) - timedelta(milliseconds=1))
+        tables.forget_versions(name, written.astimezone(UTC) - _MARGIN)
 
 
 def _collect_blobs(workspace: Workspace, grace: timedelta) -> int:

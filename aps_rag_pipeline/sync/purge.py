@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import UTC, datetime
 
 from aps_rag_pipeline.stores import sparse
+from aps_rag_pipeline.stores.bolt import GraphError
 from aps_rag_pipeline.stores.catalog import Catalog, iso
 from aps_rag_pipeline.stores.lock import WriterLock
 from aps_rag_pipeline.stores.vectors import LanceTables
 from aps_rag_pipeline.sync import pipeline, spool
 from aps_rag_pipeline.sync.apply import apply_spool
+from aps_rag_pipeline.sync.projection import NO_SERVER, forget, project
 from aps_rag_pipeline.sync.publish import collect
 from aps_rag_pipeline.sync.removals import remove_records
 from aps_rag_pipeline.sync.workspace import Workspace
+
+log = logging.getLogger(__name__)
 
 
 class UnknownKeyError(LookupError):
@@ -69,10 +74,22 @@ def _rewrite(workspace: Workspace) -> None:
         tables.rewrite(name)
 
 
+def _purge_projection(workspace: Workspace) -> None:
+    try:
+        reached = NO_SERVER not in project(workspace).notices
+    except GraphError as error:
+        log.warning("the projection still holds what was purged, until it is built anew: %s", error)
+        reached = False
+    if not reached:
+        with workspace.catalog.transaction():
+            forget(workspace.catalog)
+
+
 def _scrub(workspace: Workspace) -> None:
     """Leave no copy behind: not in old releases, nor in tombstones, free pages and log of the catalog."""
     catalog = workspace.catalog
-    spool.drop_drafts(workspace.home, datetime.now(UTC).timestamp())
+    _purge_projection(workspace)
+    spool.drop_drafts(workspace.home.spool, datetime.now(UTC).timestamp())
     collect(workspace, at_once=True)
     with catalog.transaction() as connection:
         connection.execute("delete from nodes where removed = 1")

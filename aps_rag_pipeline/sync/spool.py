@@ -13,7 +13,6 @@ import msgspec
 import zstandard
 
 from aps_rag_pipeline.sources.base import Change
-from aps_rag_pipeline.stores.home import Home
 
 _SUFFIX = ".jsonl.zst"
 
@@ -44,8 +43,8 @@ _decode_entry = msgspec.json.Decoder(Entry).decode
 class SpoolWriter:
     """Writes a draft; `keep` renames it into place, anything else throws it away."""
 
-    def __init__(self, home: Home, header: Header) -> None:
-        self.path = home.spool / f"{header.sequence:020d}-{header.feed}{_SUFFIX}"
+    def __init__(self, folder: Path, header: Header) -> None:
+        self.path = folder / f"{header.sequence:020d}-{header.feed}{_SUFFIX}"
         self._draft = self.path.with_name("." + self.path.name)
         self._raw = self._draft.open("wb")
         self._file = zstandard.ZstdCompressor(level=1).stream_writer(self._raw)
@@ -67,19 +66,17 @@ class SpoolWriter:
 
     def _close(self) -> None:
         if not self._raw.closed:
-            with contextlib.suppress(ValueError):
-                self._file.close()
             self._raw.close()
 
 
-def waiting(home: Home) -> list[Path]:
+def waiting(folder: Path) -> list[Path]:
     """Spool files in the order of their fetches."""
-    return sorted(home.spool.glob(f"[0-9]*{_SUFFIX}")) if home.spool.is_dir() else []
+    return sorted(folder.glob(f"[0-9]*{_SUFFIX}")) if folder.is_dir() else []
 
 
-def drop_drafts(home: Home, older_than: float) -> None:
+def drop_drafts(folder: Path, older_than: float) -> None:
     """Remove what fetches that died have left behind (drafts last written before `older_than`, seconds since 1970)."""
-    for path in home.spool.glob(f".*{_SUFFIX}"):
+    for path in folder.glob(f".*{_SUFFIX}"):
         with contextlib.suppress(FileNotFoundError):
             if path.stat().st_mtime < older_than:
                 path.unlink()

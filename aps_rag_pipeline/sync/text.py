@@ -12,11 +12,8 @@ from aps_rag_pipeline.content.passages import PASSAGES_VERSION, Passage, cut
 from aps_rag_pipeline.records import Attachment, Record, decode_record
 from aps_rag_pipeline.stores.catalog import Catalog, from_iso, marks, pack, unpack
 from aps_rag_pipeline.sync.model import ConfiguredModel
+from aps_rag_pipeline.sync.names import CHUNKS, OCR, PASSAGES
 from aps_rag_pipeline.sync.workspace import ChangedRecord, StageReport, Workspace, run_stage, touch
-
-OCR = "ocr"
-PASSAGES = "passages"
-CHUNKS = "chunks"
 
 
 def bodies(catalog: Catalog, changed: list[ChangedRecord]) -> Iterator[tuple[ChangedRecord, Record]]:

@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 from aps_rag_pipeline.settings import Settings
 from aps_rag_pipeline.stores.catalog import Catalog
 from aps_rag_pipeline.stores.home import Home
+from aps_rag_pipeline.sync.names import downstream
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -95,8 +96,7 @@ def run_stage(
     catalog = workspace.catalog
     before = catalog.value("select version from stages where stage = ?", (stage,))
     if before is not None and (before != version or start_over):
-        with catalog.transaction():  # so that later stages see what this one derives anew
-            catalog.new_changeset(f"{stage} {version}")
+        _open_changeset(catalog, stage, version)
     target = catalog.changeset()
     after = 0 if start_over else catalog.applied(stage, version)
     report = StageReport(stage, version, target)
@@ -110,6 +110,17 @@ def run_stage(
     with catalog.transaction():
         catalog.set_applied(stage, version, target)
     return report
+
+
+def _open_changeset(catalog: Catalog, stage: str, version: str) -> None:
+    """A changeset for what a stage derives anew: seen by the stages that read it, already applied by all others."""
+    affected = {stage} | downstream(stage)
+    with catalog.transaction() as connection:
+        old = catalog.changeset()
+        new = catalog.new_changeset(f"{stage} {version}")
+        for row in catalog.rows("select stage from stages where applied = ?", (old,)):
+            if row["stage"].partition(":")[0] not in affected:
+                connection.execute("update stages set applied = ? where stage = ?", (new, row["stage"]))
 
 
 def touch(catalog: Catalog, rids: Iterable[int], reason: str, target: int) -> None:

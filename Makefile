@@ -1,0 +1,59 @@
+# Everything runs in .venv; nothing is installed elsewhere.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+DEMO   := demo
+RUN    := $(BIN)/aps-rag
+
+export DAGSTER_DISABLE_TELEMETRY = 1
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo ui test test-all lint format lock clean
+
+help:  ## what there is
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+install: $(STAMP)  ## the project and what it needs, in .venv
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[local,dev]'
+	@touch $(STAMP)
+
+$(DEMO)/facility.yaml: | $(STAMP)
+	$(RUN) demo write --out $(DEMO)
+
+demo: $(STAMP) $(DEMO)/facility.yaml  ## a demo facility, its nine sources synced, three questions answered
+	$(RUN) sync -c $(DEMO)/facility.yaml
+	$(RUN) demo tour --out $(DEMO)
+
+ui: $(STAMP) $(DEMO)/facility.yaml  ## the Dagster UI on the demo facility, or on CONFIG=facility.yaml
+	$(RUN) ui -c $(or $(CONFIG),$(DEMO)/facility.yaml)
+
+test: $(STAMP)  ## the tests, in minutes
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not slow'
+
+test-all: $(STAMP)  ## the tests with the long ones
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+lint: $(STAMP)  ## style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMP)  ## let ruff mend what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock:  ## renew constraints.txt from the ranges of pyproject.toml
+	rm -rf .lock-venv && $(PYTHON) -m venv .lock-venv
+	.lock-venv/bin/python -m pip install --quiet --disable-pip-version-check -e '.[local,dev]'
+	( echo '# Exact versions that `make` installs; renewed by `make lock`.'; \
+	  .lock-venv/bin/python -m pip freeze --exclude-editable | sed -E 's/\+[A-Za-z0-9.]+//; /^-e /d; / @ /d' ) > constraints.txt
+	rm -rf .lock-venv
+
+clean:  ## remove the environment, the demo facility and caches
+	-$(RUN) graph down -c $(DEMO)/facility.yaml 2>/dev/null
+	rm -rf $(VENV) .lock-venv $(DEMO) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

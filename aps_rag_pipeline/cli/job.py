@@ -1,0 +1,133 @@
+"""Running a refresh job in this process, on the home's own Dagster instance, and telling what it did."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aps_rag_pipeline.cli.common import EXIT_WRONG, table
+from aps_rag_pipeline.settings import CONFIG_VARIABLE, DEFAULT_CONFIG, Settings
+from aps_rag_pipeline.stores.home import Home
+from aps_rag_pipeline.stores.lock import EXIT_TAKEN
+
+if TYPE_CHECKING:
+    import dagster as dg
+
+_INSTANCE = """\
+# The Dagster instance of one home. Written once; edit it freely.
+telemetry: {enabled: false}
+nux: {enabled: false}
+concurrency:
+  runs: {max_concurrent_runs: 3}
+  pools: {default_limit: 1, granularity: op}
+run_monitoring: {enabled: true}
+run_retries: {enabled: true, max_retries: 1, retry_on_asset_or_op_failure: false}
+retention:
+  sensor: {purge_after_days: {skipped: 7, success: 90, failure: 90}}
+"""
+
+
+@dataclass
+class Outcome:
+    """What a run did: counts by step, and what went wrong."""
+
+    run_id: str
+    ok: bool
+    steps: dict[str, dict[str, int]] = field(default_factory=dict)
+    failed_checks: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    taken: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        if self.taken:
+            return EXIT_TAKEN
+        return 0 if self.ok and not self.failed_checks else EXIT_WRONG
+
+    @property
+    def changed(self) -> int:
+        return sum(counts.get("changed", 0) for counts in self.steps.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "changed": self.changed, "exit_code": self.exit_code}
+
+    def render(self) -> Any:
+        from rich.console import Group
+        from rich.text import Text
+
+        shown = table("step", "changed", "counts")
+        for name, counts in self.steps.items():
+            rest = ", ".join(f"{k.replace('_', ' ')} {v:,}" for k, v in counts.items() if k != "changed" and v)
+            shown.add_row(name, str(counts.get("changed", 0)), rest)
+        lines = [Text(f"failed: {line}", style="red") for line in [*self.failed_checks, *self.errors]]
+        end = "done" if self.ok else "failed; what was released before is still served"
+        return Group(shown, *lines, Text(f"changed: {self.changed}; {end} (run {self.run_id})"))
+
+
+def prepare_instance(settings: Settings) -> Path:
+    """The folder of the home's Dagster instance, made when it is missing; `DAGSTER_HOME` goes before it."""
+    folder = Path(os.environ.get("DAGSTER_HOME") or Home(settings.home).create().dagster)
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "dagster.yaml").exists():
+        (folder / "dagster.yaml").write_text(_INSTANCE)
+    os.environ["DAGSTER_HOME"] = str(folder)
+    os.environ.setdefault("DAGSTER_DISABLE_TELEMETRY", "1")
+    return folder
+
+
+def run_job(settings: Settings, config: Path | None, source: str | None, *, reconcile: bool = False) -> Outcome:
+    """Run the job of a source, or the full one, to its end."""
+    prepare_instance(settings)
+    if config is not None:
+        os.environ[CONFIG_VARIABLE] = str(config.absolute())
+    os.environ.setdefault(CONFIG_VARIABLE, str(Path(DEFAULT_CONFIG).absolute()))
+
+    import warnings
+
+    import dagster as dg
+
+    warnings.simplefilter("ignore", dg.PreviewWarning)
+    from aps_rag_pipeline.definitions import defs
+    from assets.sources import RECONCILE_TAG
+    from sensors.jobs import REFRESH_ALL, refresh_name
+
+    job = defs.resolve_job_def(refresh_name(source) if source else REFRESH_ALL)
+    tags = {RECONCILE_TAG: "true"} if reconcile else {}
+    with dg.DagsterInstance.get() as instance:
+        result = job.execute_in_process(
+            instance=instance,
+            raise_on_error=False,
+            tags=tags,
+            run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
+        )
+        return _outcome(result)
+
+
+def _outcome(result: dg.ExecuteInProcessResult) -> Outcome:
+    outcome = Outcome(result.run_id, result.success)
+    for event in result.get_asset_materialization_events():
+        made = event.materialization
+        counts = {k: v.value for k, v in made.metadata.items() if isinstance(v.value, int) and not _is_state(k)}
+        outcome.steps[made.asset_key.to_user_string()] = counts
+    for check in result.get_asset_check_evaluations():
+        if not check.passed and check.severity.value == "ERROR":
+            reasons = check.metadata.get("failed_feeds")
+            rows = [record.data for record in getattr(reasons, "records", [])]
+            told = "; ".join(f"{row['feed']}: {row['reason']}" for row in rows) or check.check_name
+            outcome.failed_checks.append(f"{check.asset_key.to_user_string()}: {told}")
+    for event in result.all_events:
+        if event.is_step_failure:
+            error = event.step_failure_data.error
+            while error is not None and error.cause is not None:
+                error = error.cause
+            if error is not None:
+                outcome.errors.append(f"{event.step_key}: {error.message.strip()}")
+                outcome.taken |= error.cls_name == "HomeTakenError"
+    return outcome
+
+
+def _is_state(name: str) -> bool:
+    """Numbers that say how things are, not what this run did."""
+    return name in ("changeset", "dimensions", "release_number") or name.startswith(("released_", "dagster/"))

@@ -1,0 +1,249 @@
+"""`aps-rag sync`, `status`, `failures` and `purge`: running the pipeline and seeing how it is."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from aps_rag_pipeline.cli.common import (
+    EXIT_NOT_FOUND,
+    EXIT_USAGE,
+    EXIT_WRONG,
+    ConfigOption,
+    JsonOption,
+    console,
+    fail,
+    load_settings,
+    print_json,
+    table,
+)
+
+if TYPE_CHECKING:
+    from aps_rag_pipeline.settings import Settings
+
+
+def sync(
+    source: Annotated[str | None, typer.Option(help="Only this source; all of them when left out.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change; change nothing.")] = False,
+    reconcile: Annotated[bool, typer.Option("--reconcile", help="Read every feed as a whole again.")] = False,
+    confirm_removals: Annotated[
+        str | None, typer.Option(metavar="DIGEST", help="Remove exactly the held set of this digest.")
+    ] = None,
+    config_file: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Read what moved and publish a release. This is the same Dagster job that the sensors launch, run here."""
+    from aps_rag_pipeline.records import SOURCES
+
+    settings = load_settings(config_file)
+    if source is not None and source not in SOURCES:
+        raise fail(f"no source {source!r}; there are: {', '.join(SOURCES)}", EXIT_USAGE)
+    if dry_run:
+        _dry_run(settings, source, as_json)
+        return
+    if confirm_removals is not None:
+        _confirm(settings, confirm_removals)
+    from aps_rag_pipeline.cli.job import run_job
+
+    outcome = run_job(settings, config_file, source, reconcile=reconcile)
+    if as_json:
+        print_json(outcome.to_dict())
+    else:
+        console().print(outcome.render())
+    if outcome.exit_code:
+        raise typer.Exit(outcome.exit_code)
+
+
+def _confirm(settings: Settings, digest: str) -> None:
+    from aps_rag_pipeline.stores.lock import WriterLock
+    from aps_rag_pipeline.sync.pipeline import open_workspace
+    from aps_rag_pipeline.sync.removals import confirm_removals
+
+    with (
+        open_workspace(settings) as workspace,
+        WriterLock(workspace.home, settings.limits.lock_timeout_s, "confirm removals"),
+    ):
+        try:
+            gone = confirm_removals(workspace, digest)
+        except ValueError as error:
+            raise fail(str(error), EXIT_USAGE) from error
+    typer.echo(f"confirmed: {gone} records will be gone from the next release", err=True)
+
+
+def _dry_run(settings: Settings, source: str | None, as_json: bool) -> None:
+    from aps_rag_pipeline.progress import terminal_progress
+    from aps_rag_pipeline.sync.pipeline import open_workspace
+    from aps_rag_pipeline.sync.preview import preview
+
+    feeds = settings.feeds if source is None else settings.feeds_of(source)
+    with open_workspace(settings, terminal_progress()) as workspace:
+        found = preview(workspace, feeds)
+    if as_json:
+        print_json(found)
+    else:
+        shown = table("feed", "would add", "change", "relabel", "remove", "hold", "failures", "")
+        for row in found:
+            names = ("added", "changed", "relabelled", "removed", "held", "failures")
+            shown.add_row(row["feed"], *(str(row[name]) for name in names), row["error"])
+        console().print(shown)
+    if any(row["error"] for row in found):
+        raise typer.Exit(EXIT_WRONG)
+
+
+def ui(
+    port: Annotated[int, typer.Option(help="Port on loopback.")] = 3000,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    config_file: ConfigOption = None,
+) -> None:
+    """The Dagster UI and its daemon on the home's own instance."""
+    import os
+    import sys
+    from pathlib import Path
+
+    from aps_rag_pipeline.cli.job import prepare_instance
+    from aps_rag_pipeline.settings import CONFIG_VARIABLE, DEFAULT_CONFIG
+
+    prepare_instance(load_settings(config_file))
+    os.environ[CONFIG_VARIABLE] = str((config_file or Path(os.environ.get(CONFIG_VARIABLE, DEFAULT_CONFIG))).absolute())
+    os.environ.setdefault("PYTHONWARNINGS", "ignore")
+    arguments = ["dagster", "dev", "-h", host, "-p", str(port), "-m", "aps_rag_pipeline.definitions"]
+    os.execv(sys.executable, [sys.executable, "-m", *arguments])
+
+
+def status(config_file: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Feeds, their last syncs and failures, and the release that readers get."""
+    settings = load_settings(config_file)
+    found = _status(settings)
+    if as_json:
+        print_json(found)
+    else:
+        _show_status(settings, found)
+    if any(feed["error"] for feed in found["feeds"]):
+        raise typer.Exit(EXIT_WRONG)
+
+
+def _status(settings: Settings) -> dict[str, Any]:
+    import msgspec
+
+    from aps_rag_pipeline.stores.home import Home
+    from aps_rag_pipeline.stores.releases import latest
+    from aps_rag_pipeline.sync import state
+
+    home = Home(settings.home)
+    manifest = latest(home)
+    served = {feed.feed: feed for feed in manifest.feeds} if manifest else {}
+    feeds = []
+    for feed in settings.feeds:
+        known = state.read_feed(home, feed.source, feed.name)
+        row = msgspec.to_builtins(known)
+        released = served.get(feed.name)
+        feeds.append(
+            {
+                "source": feed.source, "feed": feed.name, "error": known.error, "failures": known.failures,
+                "held_removals": known.held_removals, "held_digest": known.held_digest,
+                "attempted_at": row.get("attempted_at"), "succeeded_at": row.get("succeeded_at"),
+                "released_records": released.records if released else 0,
+                "newest_at": released.newest_at.isoformat() if released and released.newest_at else None,
+            }
+        )  # fmt: skip
+    return {
+        "facility": settings.facility,
+        "home": str(settings.home),
+        "release": manifest.number if manifest else None,
+        "changeset": manifest.changeset if manifest else None,
+        "published_at": manifest.published_at.isoformat() if manifest else None,
+        "model": manifest.model.name if manifest else None,
+        "counts": manifest.counts if manifest else {},
+        "feeds": feeds,
+    }
+
+
+def _show_status(settings: Settings, found: dict[str, Any]) -> None:
+    shown = table("source", "feed", "records", "last sync", "newest change", "failures", "")
+    for feed in found["feeds"]:
+        notes = [feed["error"]] if feed["error"] else []
+        if feed["held_removals"]:
+            notes.append(
+                f"{feed['held_removals']} removals held: aps-rag sync --confirm-removals {feed['held_digest']}"
+            )
+        shown.add_row(
+            feed["source"], feed["feed"], f"{feed['released_records']:,}", _ago(feed["succeeded_at"]),
+            _ago(feed["newest_at"]), str(feed["failures"] or ""), "\n".join(notes),
+        )  # fmt: skip
+    console().print(shown)
+    if found["release"] is None:
+        typer.echo("nothing has been released yet; run `aps-rag sync`")
+        return
+    counts = ", ".join(f"{count:,} {name}" for name, count in sorted(found["counts"].items()))
+    typer.echo(f"{settings.facility}: release {found['release']}, published {_ago(found['published_at'])}; {counts}")
+    typer.echo(f"model {found['model']}; home {found['home']}")
+
+
+def _ago(moment: str | None) -> str:
+    if moment is None:
+        return "never"
+    seconds = (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit} ago"
+    return f"{max(seconds, 0):.0f} s ago"
+
+
+def failures(
+    feed: Annotated[str | None, typer.Option(help="Only this feed.")] = None,
+    config_file: ConfigOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Items that could not be read: where, why, and what would help."""
+    from aps_rag_pipeline.sync.pipeline import open_workspace
+
+    with open_workspace(load_settings(config_file)) as workspace:
+        rows = [
+            dict(row)
+            for row in workspace.catalog.rows(
+                "select feed, place, reason, remedy, permanent, attempts, first_at, retry_at from dead_letters "
+                "where ? is null or feed = ? order by feed, place",
+                (feed, feed),
+            )
+        ]
+    if as_json:
+        print_json(rows)
+        return
+    shown = table("feed", "place", "reason", "what would help", "next try")
+    for row in rows:
+        when = "when it changes" if row["permanent"] else str(row["retry_at"])[:16]
+        shown.add_row(*(_plain(str(row[name])) for name in ("feed", "place", "reason", "remedy")), when)
+    console().print(shown)
+    typer.echo(f"{len(rows)} failures")
+
+
+def _plain(text: str) -> Any:
+    from rich.text import Text
+
+    from query.present import safe
+
+    return Text(safe(text))
+
+
+def purge(
+    key: str,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    config_file: ConfigOption = None,
+) -> None:
+    """Remove a record from every store and every old release at once, and keep it out from now on."""
+    from aps_rag_pipeline.progress import terminal_progress
+    from aps_rag_pipeline.sync.pipeline import open_workspace
+    from aps_rag_pipeline.sync.purge import UnknownKeyError
+    from aps_rag_pipeline.sync.purge import purge as purge_record
+
+    settings = load_settings(config_file)
+    if not yes:
+        typer.confirm(f"Purge {key} from {settings.home} for good? Readers of old releases lose them", abort=True)
+    with open_workspace(settings, terminal_progress()) as workspace:
+        try:
+            gone = purge_record(workspace, key)
+        except UnknownKeyError as error:
+            raise fail(str(error), EXIT_NOT_FOUND) from error
+    typer.echo(f"purged {gone} record{'s' if gone != 1 else ''}: {key}; it still stands in its source")

@@ -1,0 +1,69 @@
+"""The release: what readers open."""
+
+import dagster as dg
+
+from aps_rag_pipeline.stores.sql_models import load_models
+from assets.graph import knowledge_graph
+from assets.indexes import dense_index, sparse_index
+from assets.reporting import bar_chart, stage_result, table
+from assets.resources import Facility
+from assets.sources import LOOKED_AT
+
+
+@dg.asset(
+    group_name="release",
+    deps=[
+        dense_index,
+        sparse_index,
+        knowledge_graph,
+        *(dg.AssetKey(model.name) for model in load_models().values() if model.layer == "marts"),
+    ],
+    kinds={"lancedb", "tantivy", "parquet"},
+    owners=["team:data-engineering"],
+    code_version="release:1",
+    freshness_policy=LOOKED_AT,
+)
+def release(context: dg.AssetExecutionContext, facility: Facility) -> dg.MaterializeResult:
+    """A published, consistent view of one changeset. Readers open a release, never a live index."""
+    from aps_rag_pipeline.stores.releases import latest
+    from aps_rag_pipeline.sync.publish import publish
+
+    workspace = facility.writing(f"run {context.run_id}")
+    report = publish(workspace, facility.model())
+    manifest = latest(workspace.home)
+    assert manifest is not None
+    by_source: dict[str, int] = {}
+    for feed in manifest.feeds:
+        by_source[feed.source] = by_source.get(feed.source, 0) + feed.records
+    return stage_result(
+        context,
+        report,
+        release_number=manifest.number,
+        published_at=dg.MetadataValue.timestamp(manifest.published_at),
+        records_by_source=bar_chart("Released records by source", sorted(by_source.items())),
+        feeds=table(
+            {
+                "source": feed.source,
+                "feed": feed.feed,
+                "records": feed.records,
+                "newest": feed.newest_at.isoformat(timespec="seconds") if feed.newest_at else "",
+            }
+            for feed in manifest.feeds
+        ),
+        **{f"released_{name}": count for name, count in manifest.counts.items()},
+    )
+
+
+@dg.asset_check(asset=release, description="A reader can open the release, and its counts are those of its manifest.")
+def release_can_be_read(facility: Facility) -> dg.AssetCheckResult:
+    from aps_rag_pipeline.stores import sparse
+    from aps_rag_pipeline.stores.releases import open_release
+
+    with open_release(facility.workspace.home) as opened:
+        counts = opened.manifest.counts
+        found = {name: opened.table(name).count_rows() for name in ("records", "passages", "nodes", "edges")}
+        found["chunks"] = opened.chunks().count_rows()
+        found["bm25_documents"] = int(sparse.open_index(opened.tantivy).searcher().num_docs)
+    expected = {**counts, "bm25_documents": counts["chunks"]}
+    wrong = {name: f"{found[name]} instead of {expected[name]}" for name in found if found[name] != expected[name]}
+    return dg.AssetCheckResult(passed=not wrong, metadata={**found, "wrong": dg.MetadataValue.json(wrong)})
