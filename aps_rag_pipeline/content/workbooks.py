@@ -125,9 +125,11 @@ def _check_extents(data: bytes, limits: Limits) -> None:
         raise UnreadableError("a binary or OpenDocument workbook", remedy="save it as .xlsx")
     most = int(limits.max_unpacked_mb * 1e6 / _BYTES_PER_CELL)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        for name in sorted(names.sheets):
-            with archive.open(name) as stream:
-                _Extent(name, most).measure(stream)
+        # By entry, not by name: a name can stand in a zip file twice, and the parser may take either.
+        for member in archive.infolist():
+            if member.filename in names.sheets:
+                with archive.open(member) as stream:
+                    _Extent(member.filename, most).measure(stream)
 
 
 class _Names:
@@ -142,7 +144,7 @@ class _Names:
         self.seen.add(member)
         if _SHEET_MARK in self._end + stretch:
             self.sheets.add(member)
-        self._end = stretch[-len(_SHEET_MARK) :]
+        self._end = (self._end + stretch)[-len(_SHEET_MARK) :] if stretch else b""
 
 
 class _Extent:
@@ -151,7 +153,9 @@ class _Extent:
     def __init__(self, name: str, most: int) -> None:
         self.name = name
         self.most = most
-        self.row = self.column = 0  # of the cell being read
+        self.row = 0
+        self.reference = ""  # of the last cell of the row that states one,
+        self.beyond = 0  # and how many cells stand behind it
         self.last_row = self.last_column = 0
 
     def measure(self, stream: IO[bytes]) -> None:
@@ -165,25 +169,30 @@ class _Extent:
             ) from error
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
-        local = name.rpartition(":")[2]
+        local = name.rpartition(":")[2] if ":" in name else name
         if local == "c":
-            match = _REFERENCE.fullmatch(attributes.get("r", ""))
-            if match:
-                self.column, self.row = _column_number(match[1]), int(match[2])
+            if reference := attributes.get("r", ""):
+                self.reference, self.beyond = reference, 0
             else:
-                self.column += 1
+                self.beyond += 1
         elif local == "row":
             stated = attributes.get("r", "")
-            self.row = int(stated) if stated.isdecimal() and len(stated) < 9 else self.row + 1
-            self.column = 0
+            self.row = int(stated) if stated.isdecimal() and len(stated) < 13 else self.row + 1
+            self.reference, self.beyond = "", 0
         elif local in ("v", "is", "f"):  # cells with a format alone take no room
-            self.last_row, self.last_column = max(self.last_row, self.row), max(self.last_column, self.column)
-            if self.last_row * self.last_column > self.most:
-                raise UnreadableError(
-                    f"{self.name}: cells reach to row {self.last_row}, column {self.last_column}: "
-                    "more than limits.max_unpacked_mb holds",
-                    remedy="delete the stray cells at the far end of the sheet",
-                )
+            self._reach()
+
+    def _reach(self) -> None:
+        match = _REFERENCE.fullmatch(self.reference)
+        column = (_column_number(match[1]) if match else 0) + self.beyond
+        row = int(match[2]) if match else self.row
+        self.last_row, self.last_column = max(self.last_row, row), max(self.last_column, column)
+        if self.last_row * self.last_column > self.most:
+            raise UnreadableError(
+                f"{self.name}: cells reach to row {self.last_row}, column {self.last_column}: "
+                "more than limits.max_unpacked_mb holds",
+                remedy="delete the stray cells at the far end of the sheet",
+            )
 
 
 def _column_number(letters: str) -> int:
