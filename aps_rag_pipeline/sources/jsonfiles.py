@@ -129,7 +129,8 @@ _REMEDY = "export the file again, or mend it at the place named"
 
 
 def _not_json(error: json.JSONDecodeError) -> UnreadableError:
-    cut = "; the file seems to be cut off" if error.pos >= len(error.doc.rstrip()) - 1 else ""
+    ended = error.msg.startswith("Unterminated string") or error.pos >= len(error.doc.rstrip()) - 1
+    cut = "; the file seems to be cut off" if ended else ""
     return UnreadableError(
         f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}{cut}", remedy=_REMEDY, permanent=not cut
     )

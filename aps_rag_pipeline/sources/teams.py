@@ -150,7 +150,7 @@ class TeamsFiles(JsonFileSource):
         said = attribution(message.author, message.created, self.context.zone)
         locator = f"message {message.id}"
         first = len(thread.parts)
-        if body.blocks[0].kind in _KINDS:
+        if said and body.blocks[0].kind in _KINDS:
             thread.parts.append(Part("transcript", f"{said}:", locator))
             said = ""
         for block in body.blocks:
