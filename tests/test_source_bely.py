@@ -276,6 +276,9 @@ def test_only_what_moved_is_read_and_a_file_that_is_gone_is_complete(book: Book)
 
 def test_an_unknown_dialect_is_said_before_anything_is_read(book: Book) -> None:
     book.put("a.json", [entry(1)])
+    assert book.source().check().units == 1
+    with pytest.raises(FeedError, match="can be one of bely"):
+        book.source(options={"dialect": "olog"}).check()
     with pytest.raises(FeedError, match="can be one of bely"):
         book.changes(options={"dialect": "olog"})
 

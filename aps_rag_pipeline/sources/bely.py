@@ -7,7 +7,7 @@ from pathlib import Path
 
 from aps_rag_pipeline.content.text import decode
 from aps_rag_pipeline.records import Record, content_hash
-from aps_rag_pipeline.sources.base import Failure, FeedError, Ignored, Source, UnreadableError, Upsert
+from aps_rag_pipeline.sources.base import Failure, FeedError, Found, Ignored, Source, UnreadableError, Upsert
 from aps_rag_pipeline.sources.files import FileEntry, Listing, Unit
 from aps_rag_pipeline.sources.jsonfiles import JsonFileSource, mapping, read_json
 from aps_rag_pipeline.sources.logbooks.dialects import SHAPES, read_values
@@ -45,6 +45,10 @@ class BelyFiles(JsonFileSource):
                 yield Unit(entry.name, (entry, metas[_folder(entry.name)]))
         for folder, entries in dumps.items():
             yield Unit(f"{folder}*.sql", tuple(entries))
+
+    def check(self) -> Found:
+        self._dialect()
+        return super().check()
 
     def read(self, unit: Unit) -> Iterator[Upsert | Failure | Ignored]:
         dialect = self._dialect()
