@@ -1,5 +1,5 @@
-"""For random histories of adds, edits, deletions, moves, relabellings and damage: once the damage is mended, every index
-holds exactly what the source holds, and nothing was embedded twice."""
+"""For random histories of adds, edits, deletions, moves, relabellings and damage: once the damage is mended, every
+index holds exactly what the source holds, and another sync has nothing to do."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from tests.small_facility import Facility
 
 from aps_rag_pipeline.stores.releases import open_release
 from aps_rag_pipeline.sync import pipeline
+from tests.small_facility import Facility
 
 WORDS = ("klystron", "vacuum", "trip", "beam", "K12", "pump", "orbit", "reset", "S35:KICKER:HVPS:VoltageM")
 TEXTS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=8).map(" ".join)

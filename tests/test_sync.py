@@ -8,7 +8,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.small_facility import Facility, bundle, tree
 
 from aps_rag_pipeline.stores import releases
 from aps_rag_pipeline.stores.catalog import unpack
@@ -19,6 +18,7 @@ from aps_rag_pipeline.sync.fetch import fetch
 from aps_rag_pipeline.sync.preview import preview
 from aps_rag_pipeline.sync.purge import UnknownKeyError, purge
 from aps_rag_pipeline.sync.removals import confirm_removals
+from tests.small_facility import Facility, bundle, tree
 
 
 @pytest.fixture
@@ -233,9 +233,13 @@ def test_what_an_older_fetch_read_never_overwrites_what_a_newer_one_applied(faci
 
 def test_a_second_writer_is_told_who_holds_the_home(facility: Facility) -> None:
     facility.home.create()
-    with WriterLock(facility.home, 1, "a long sync"), facility.workspace() as workspace:
-        with pytest.raises(HomeTakenError, match=f"{os.getpid()}.*a long sync"):
-            pipeline.sync(workspace)
+    message = f"{os.getpid()}.*a long sync"
+    with (
+        WriterLock(facility.home, 1, "a long sync"),
+        facility.workspace() as workspace,
+        pytest.raises(HomeTakenError, match=message),
+    ):
+        pipeline.sync(workspace)
     facility.sync()
 
 

@@ -8,6 +8,7 @@ import json
 import logging
 import sqlite3
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -307,13 +308,20 @@ class _Batch:
 
     def _note_ignored(self) -> None:
         feed, connection = self.header.feed, self.catalog.connection
-        for unit in self.complete:
-            connection.execute(
-                "delete from ignored where feed = ? and (place = ? or place glob ?)", (feed, unit, f"{unit}:*")
-            )
+        known = [row["place"] for row in self.catalog.rows("select place from ignored where feed = ?", (feed,))]
+        read_again = [place for place in known if any(unit in self.complete for unit in _units_above(place))]
+        connection.executemany("delete from ignored where feed = ? and place = ?", ((feed, p) for p in read_again))
         connection.executemany(
             "insert or replace into ignored values (?, ?, ?)", ((feed, i.place, i.reason) for i in self.ignored)
         )
+
+
+def _units_above(place: str) -> Iterator[str]:
+    """The units that a place may lie in: itself, its file, and the folders above."""
+    yield place
+    for at, sign in enumerate(place):
+        if sign in ":/":
+            yield place[:at]
 
 
 def _remember(workspace: Workspace, header: spool.Header, changes: FeedChanges) -> None:
