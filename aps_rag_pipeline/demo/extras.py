@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import string
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
@@ -14,6 +15,8 @@ from aps_rag_pipeline.demo.phrases import Bank, table
 from aps_rag_pipeline.demo.truth import Contradiction, Correction, Credential, Duplicate, Late, Question
 
 _DAY = 1440
+#: Devices of each kind that are kept for routine.
+_LEFT_ALONE = 2
 
 
 @dataclass
@@ -40,14 +43,16 @@ class Planter:
         self.taken: set[tuple[str, str]] = set()
         self.reserved: set[str] = set()
         self._free = [d for d in facility.devices if d.name not in used and d.kind.key != "thermo"]
+        self._left = Counter(device.kind.key for device in self._free)
         self.rng.shuffle(self._free)
 
     def device(self, kind: str = "") -> Device:
         """A device whose kind and place no other planted record shares."""
         for device in self._free:
             if kind == device.kind.key or (not kind and device.kind.key != "door"):
-                if (device.kind.key, device.place) in self.taken:
+                if (device.kind.key, device.place) in self.taken or self._left[device.kind.key] <= _LEFT_ALONE:
                     continue
+                self._left[device.kind.key] -= 1
                 self.taken.add((device.kind.key, device.place))
                 self.reserved.add(device.name)
                 return device

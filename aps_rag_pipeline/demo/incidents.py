@@ -72,7 +72,8 @@ def plan(facility: Facility, bank: Bank, count: int) -> list[Incident]:
         mode = modes[turn % len(modes)]
         turn += 1
         device = next((d for d in free[mode["kind"]] if (mode["id"], d.place) not in seen), None)
-        if device is None:
+        # Some of each kind stay whole: routine is written about them.
+        if device is None or len(free[mode["kind"]]) <= len(facility.by_kind[mode["kind"]]) // 3:
             continue
         free[mode["kind"]].remove(device)
         seen.add((mode["id"], device.place))

@@ -58,11 +58,16 @@ def _incident_identifiers(incident: Incident, told: IncidentTruth, signals: list
     for key in about.values():
         yield Identifier(key, "key", (key,), key)
     yield Identifier(incident.device.name, "device", tuple(dict.fromkeys((*about.values(), *signals))))
-    naming = tuple(about[role] for role in ("pv", "log", "downtime", "chat") if role in about)
-    yield Identifier(incident.variable.name, "pv", naming, about["pv"])
     assert incident.request
-    naming = tuple(about[role] for role in ("work_request", "log", "downtime", "chat") if role in about)
-    yield Identifier(f"WRQ {incident.request.number}", "number", naming, about["work_request"])
+    number = str(incident.request.number)
+    said = "\n".join(message.html for message in incident.thread.messages) if incident.thread else ""
+    shown = bool(incident.thread and incident.thread.messages[0].image)
+    for text, kind, own, chatted in (
+        (incident.variable.name, "pv", "pv", shown or incident.variable.name in said),
+        (f"WRQ {number}", "number", "work_request", number in said),
+    ):
+        roles = (own, "log", "downtime", *(("chat",) if chatted else ()))
+        yield Identifier(text, kind, tuple(about[role] for role in roles if role in about), about[own])  # type: ignore[arg-type]
     if incident.outage:
         yield Identifier(incident.outage.id, "number", (about["downtime"],), about["downtime"])
 

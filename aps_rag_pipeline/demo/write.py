@@ -8,6 +8,7 @@ from pathlib import Path
 
 from aps_rag_pipeline.demo import plan as planning
 from aps_rag_pipeline.demo import planting, settings_file
+from aps_rag_pipeline.demo.facility import NAME
 from aps_rag_pipeline.demo.plan import Plan
 from aps_rag_pipeline.demo.truth import FILE, Screenshot, Summary, Truth, save_truth
 from aps_rag_pipeline.demo.writers import (
@@ -41,6 +42,7 @@ def write(out: Path, seed: int = 7, records: int = 3000, held_out: bool = False)
     """
     plan = planning.make(seed, records, held_out)
     _clear(out)
+    (out / SETTINGS).write_text(settings_file.text(), encoding="utf-8")
     feeds = out / FEEDS
     feeds.mkdir(parents=True)
     truth = Truth(seed, records, held_out, {})
@@ -60,7 +62,6 @@ def write(out: Path, seed: int = 7, records: int = 3000, held_out: bool = False)
         "epics": epics.write(feeds, plan.variables()),
     }
     planting.tell(plan, truth)
-    (out / SETTINGS).write_text(settings_file.text(), encoding="utf-8")
     save_truth(truth, out)
     return Summary(str(out), seed, sum(truth.counts.values()), truth.counts, len(truth.incidents), len(truth.questions))
 
@@ -84,7 +85,11 @@ def draw_all(feeds: Path, plan: Plan, truth: Truth) -> dict[str, bytes]:
 
 
 def _clear(out: Path) -> None:
-    if out.exists() and any(out.iterdir()) and not (out / FILE).is_file():
+    """Empty the place of a demo. The settings come first and the truth last, so that a broken-off demo is known."""
+    settings = out / SETTINGS
+    ours = settings.is_file() and NAME in settings.read_text(encoding="utf-8", errors="replace")
+    if out.exists() and any(out.iterdir()) and not ours:
         raise FileExistsError(f"{out} is not empty and holds no demo facility; name another folder")
+    (out / FILE).unlink(missing_ok=True)
     shutil.rmtree(out / FEEDS, ignore_errors=True)
     out.mkdir(parents=True, exist_ok=True)
