@@ -253,7 +253,7 @@ def test_unusable_sidecar_fails_the_feed(tmp_path: Path) -> None:
         tree.changes()
     assert tree.sidecar is not None
     tree.sidecar.unlink()
-    with pytest.raises(FeedError, match="sidecar.csv"):
+    with pytest.raises(FeedError, match=r"sidecar\.csv"):
         tree.changes()
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import tzinfo
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 from urllib.parse import unquote_to_bytes
 
 from aps_rag_pipeline.content.assembly import Assembly, Partition, Picture
@@ -75,6 +75,7 @@ def read_page(html: str, assembly: Assembly, zone: tzinfo, find_picture: FindPic
     _strip(soup)
     page.targets = _take_targets(soup)
     _mark_pictures(soup, assembly, find_picture)
+    _number_lists(soup)
     for block in tree_blocks(soup):
         if block.kind == "heading":
             assembly.heading(block.level, block.text)
@@ -144,6 +145,19 @@ def _mark_pictures(soup: Tag, assembly: Assembly, find_picture: FindPicture) -> 
             picture = find_picture(source) if source else None
         if picture is not None:
             tag.insert_after(assembly.mark(picture))
+
+
+def _number_lists(soup: Tag) -> None:
+    """A list that goes on where another stopped keeps its numbers: steps of a procedure are called by them."""
+    for tag in soup.find_all("ol", start=True):
+        start = str(tag["start"])
+        if not start.isdigit() or start == "1":
+            continue
+        tag.name = "ul"
+        for number, item in enumerate(tag.find_all("li", recursive=False), int(start)):
+            first = next((child for child in item.children if str(child).strip()), None)
+            inside = first if first is not None and getattr(first, "name", None) == "p" else item
+            cast("Tag", inside).insert(0, f"{number}. ")
 
 
 def data_uri(source: str, name: str) -> Picture | None:
