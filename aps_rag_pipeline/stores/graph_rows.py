@@ -19,8 +19,8 @@ from aps_rag_pipeline.stores.bolt import GraphError
 Row = Mapping[str, Any]
 Properties = dict[str, Any]
 
-_NODE = ("node_id", "name", "key", "access")
-_EDGE = ("edge_id", "key", "source", "feed", "access", "passage_id", "extractor", "confidence")
+NODE_PROPERTIES = ("node_id", "name", "key", "access")
+EDGE_PROPERTIES = ("edge_id", "key", "source", "feed", "access", "passage_id", "extractor", "confidence")
 _SHOWN = 5
 
 
@@ -56,7 +56,7 @@ def node_of(row: Row) -> GraphNode:
     """
     if row["type"] not in ENTITY_TYPES:
         raise GraphError(f"node {row['node_id']!r} has the type {row['type']!r}, which is none of {len(ENTITY_TYPES)}")
-    properties = _properties(row, _NODE)
+    properties = _properties(row, NODE_PROPERTIES)
     return GraphNode(properties["node_id"], row["type"], properties)
 
 
@@ -70,7 +70,7 @@ def edge_of(row: Row) -> GraphEdge:
         raise GraphError(
             f"edge {row['edge_id']!r} has the relation {row['relation']!r}, which is none of {len(RELATIONS)}"
         )
-    properties = _properties(row, _EDGE)
+    properties = _properties(row, EDGE_PROPERTIES)
     return GraphEdge(properties["edge_id"], row["relation"], _plain(row["src"]), _plain(row["dst"]), properties)
 
 
