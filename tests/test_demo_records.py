@@ -165,9 +165,17 @@ def test_questions_without_answer_name_what_no_record_holds(found: Reading, trut
 def test_secrets_and_tags_stand_where_the_truth_says_and_nowhere_else(found: Reading, truth: Truth) -> None:
     texts = {key: found.text(key) for key in found.records}
     planted = [(known.key, known.secret) for known in truth.credentials]
-    planted += [(known.key, known.phrase) for known in truth.churn]
+    planted += [(known.key, known.phrase) for known in (*truth.churn, *truth.restricted)]
     for key, text in planted:
         assert [holder for holder, said in texts.items() if text in said] == [key]
+
+
+def test_labels_are_read_as_they_were_written(found: Reading, truth: Truth) -> None:
+    for restricted in truth.restricted:
+        assert set(found.records[restricted.key].access) == set(restricted.access)
+    assert {restricted.key.split(":")[0] for restricted in truth.restricted} == {"BELY", "WRQ", "DOWN", "WIKI", "ICMS"}
+    planted = {key for question in truth.questions for key in question.gold}
+    assert all(found.records[key].access == ("public",) for key in planted)
 
 
 def test_planted_twists_read_as_the_truth_says(found: Reading, truth: Truth) -> None:

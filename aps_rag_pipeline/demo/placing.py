@@ -9,11 +9,11 @@ from aps_rag_pipeline.demo.churn import CHAT_CHANNEL, DAILY, NOTES, SCRIPTS, Mak
 from aps_rag_pipeline.demo.extras import Planter
 from aps_rag_pipeline.demo.facility import SHIFT_MINUTES, Device, Facility, Shift
 from aps_rag_pipeline.demo.incidents import Incident, Teller
-from aps_rag_pipeline.demo.items import LogDocument
+from aps_rag_pipeline.demo.items import PUBLIC, LogDocument
 from aps_rag_pipeline.demo.library import Library, concept_page
 from aps_rag_pipeline.demo.phrases import Bank, table
 from aps_rag_pipeline.demo.routine import FIRST_REQUEST
-from aps_rag_pipeline.demo.truth import Churn
+from aps_rag_pipeline.demo.truth import Churn, Restricted
 from aps_rag_pipeline.demo.writers import bely, downtime, epics, icms, teams, wiki, work_requests
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _NO_DOWNTIME, _NO_CHAT = 7, 5
 CREDENTIAL_SCRIPT = "ops-tools/python/archive_upload.py"
 _CHURN_DOCUMENTS = 60
+#: Where restricted records stand in a numbering that the ones to be changed begin.
+_RESTRICTED_TURN = 20
+_GROUPS = (("ops",), ("safety",), ("management", "ops"))
 
 
 def place_incidents(facility: Facility, bank: Bank, planted: Planted, incidents: list[Incident]) -> None:
@@ -77,45 +80,58 @@ def place_churn(facility: Facility, bank: Bank, planted: Planted, devices: list[
             planted.churn.append(_PLACE[source](planted, maker, turn))
 
 
-def _bely(planted: Planted, maker: Maker, turn: int) -> Churn:
+def place_restricted(facility: Facility, bank: Bank, planted: Planted, devices: list[Device]) -> None:
+    """One record for some groups only in each source whose items carry labels."""
+    maker = Maker(facility, bank, facility.rng("restricted", bank.side), devices)
+    for turn, source in enumerate(("bely", "work_requests", "downtime", "wiki", "icms")):
+        labels = _GROUPS[turn % len(_GROUPS)]
+        made = _PLACE[source](planted, maker, _RESTRICTED_TURN, labels)
+        planted.restricted.append(Restricted(made.key, labels, made.phrase))
+
+
+def _bely(planted: Planted, maker: Maker, turn: int, access: tuple[str, ...] = PUBLIC) -> Churn:
     minute = planted.minutes.take(maker.minute())
     phrase, entry = maker.entry(minute)
-    page = LogDocument(Shift(minute // SHIFT_MINUTES), [entry], serial=turn)
+    page = LogDocument(Shift(minute // SHIFT_MINUTES), [entry], access, serial=turn)
     planted.special_entries.append(page)
     return Churn(entry.key, "bely", bely.file_name(page.shift), str(entry.id), phrase)
 
 
-def _work_requests(planted: Planted, maker: Maker, turn: int) -> Churn:
+def _work_requests(planted: Planted, maker: Maker, turn: int, access: tuple[str, ...] = PUBLIC) -> Churn:
     minute = maker.minute()
     slot = planted.request_slots.take(minute)
     phrase, request = maker.request(FIRST_REQUEST + slot, minute)
+    request.access = access
     planted.requests[slot] = request
     return Churn(request.key, "work_requests", work_requests.file_name(request), str(request.number), phrase)
 
 
-def _downtime(planted: Planted, maker: Maker, turn: int) -> Churn:
+def _downtime(planted: Planted, maker: Maker, turn: int, access: tuple[str, ...] = PUBLIC) -> Churn:
     minute = maker.minute()
     slot = planted.outage_slots.take(minute)
     phrase, outage = maker.outage(planted.outage_ids[slot], minute)
+    outage.access = access
     planted.outages[slot] = outage
     return Churn(outage.key, "downtime", downtime.file_name(outage), outage.id, phrase)
 
 
-def _wiki(planted: Planted, maker: Maker, turn: int) -> Churn:
+def _wiki(planted: Planted, maker: Maker, turn: int, access: tuple[str, ...] = PUBLIC) -> Churn:
     phrase, page = maker.document(f"controls/Stickers_{turn:02d}", maker.minute(), "md")
+    page.access = access
     planted.pages.append(page)
     return Churn(f"WIKI:{page.id}", "wiki", wiki.file_name(page), page.id, phrase)
 
 
-def _icms(planted: Planted, maker: Maker, turn: int) -> Churn:
+def _icms(planted: Planted, maker: Maker, turn: int, access: tuple[str, ...] = PUBLIC) -> Churn:
     form = ("md", "html", "txt")[turn % 3]
     phrase, document = maker.document(Library.content_id(_CHURN_DOCUMENTS + turn), maker.minute(), form, "inventory")
+    document.access = access
     planted.documents.append(document)
     name = f"{icms.DOCUMENTS}/{icms.file_name(document, document.revision)}"
     return Churn(document.key, "icms", name, document.id, phrase)
 
 
-def _teams(planted: Planted, maker: Maker, turn: int) -> Churn:
+def _teams(planted: Planted, maker: Maker, turn: int, access: tuple[str, ...] = PUBLIC) -> Churn:
     minute = maker.minute()
     slot = planted.thread_slots.take(minute)
     phrase, thread = maker.thread(slot, minute)
@@ -123,20 +139,20 @@ def _teams(planted: Planted, maker: Maker, turn: int) -> Churn:
     return Churn(thread.key, "teams", teams.file_name(thread), f"{CHAT_CHANNEL}/{thread.id}", phrase)
 
 
-def _code(planted: Planted, maker: Maker, turn: int) -> Churn:
+def _code(planted: Planted, maker: Maker, turn: int, access: tuple[str, ...] = PUBLIC) -> Churn:
     phrase, text = maker.script()
     name = f"{SCRIPTS}/where_{turn:02d}.py"
     planted.scripts.append((name, text))
     return Churn(f"CODE:{name}", "code", f"code/{name}", name, phrase)
 
 
-def _epics(planted: Planted, maker: Maker, turn: int) -> Churn:
+def _epics(planted: Planted, maker: Maker, turn: int, access: tuple[str, ...] = PUBLIC) -> Churn:
     phrase, variable = maker.variable(turn)
     planted.stand.append(variable)
     return Churn(variable.key, "epics", epics.file_name(variable), variable.name, phrase)
 
 
-def _sdds(planted: Planted, maker: Maker, turn: int) -> Churn:
+def _sdds(planted: Planted, maker: Maker, turn: int, access: tuple[str, ...] = PUBLIC) -> Churn:
     name = f"{NOTES}/stand_notes_{turn:02d}.md"
     phrase, text = maker.manual(f"Stand notes {turn}")
     planted.notes.append((name, text))

@@ -12,11 +12,11 @@ from aps_rag_pipeline.demo.churn import quiet_devices
 from aps_rag_pipeline.demo.extras import Extras, Planter
 from aps_rag_pipeline.demo.facility import DAYS, KINDS, SHIFT_MINUTES, Facility, Shift
 from aps_rag_pipeline.demo.incidents import Incident, Minutes
-from aps_rag_pipeline.demo.items import Document, Entry, LogDocument, Outage, Thread, Variable, WorkRequest
+from aps_rag_pipeline.demo.items import PUBLIC, Document, Entry, LogDocument, Outage, Thread, Variable, WorkRequest
 from aps_rag_pipeline.demo.library import Library, Tally, tallies
 from aps_rag_pipeline.demo.phrases import Bank
 from aps_rag_pipeline.demo.routine import Routine, Slots
-from aps_rag_pipeline.demo.truth import Churn
+from aps_rag_pipeline.demo.truth import Churn, Restricted
 
 #: Log entries of a shift document, about.
 _PER_SHIFT = 8
@@ -40,6 +40,7 @@ class Planted:
     notes: list[tuple[str, str]] = field(default_factory=list)
     stand: list[Variable] = field(default_factory=list)
     churn: list[Churn] = field(default_factory=list)
+    restricted: list[Restricted] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.request_slots = Slots(self.counts["work_requests"])
@@ -172,13 +173,16 @@ def make(seed: int, records: int, held_out: bool) -> Plan:
     planter = Planter(facility, bank, planted.minutes, used)
     placing.place_extras(planted, planter, sizes.extras(records))
     used |= planter.reserved
-    placing.place_churn(facility, bank, planted, quiet_devices(facility, used))
+    quiet = quiet_devices(facility, used)
+    placing.place_churn(facility, bank, planted, quiet)
+    placing.place_restricted(facility, bank, planted, quiet)
     taken_numbers = {request.number for request in planted.requests.values()}
     routine = Routine(facility, bank, found, used, taken_numbers, planted.counts["work_requests"])
     library = Library(facility, bank, routine)
     planted.documents += [library.procedure(kind) for kind in KINDS]
     plan = Plan(seed, records, facility, bank, found, planter.made, planted, routine, library)
-    plan.downtime = tallies(plan.all_outages())
+    # Reports are for everybody, and count what everybody may see.
+    plan.downtime = tallies(outage for outage in plan.all_outages() if outage.access == PUBLIC)
     for number, (quarter, systems) in enumerate(sorted(plan.downtime.items()), start=len(KINDS)):
         report = library.report(number, *quarter, systems)
         planted.documents.append(report)

@@ -18,7 +18,7 @@ def tell(plan: Plan, truth: Truth) -> None:
     extras = plan.extras
     truth.late, truth.duplicates, truth.corrections = extras.late, extras.duplicates, extras.corrections
     truth.contradictions, truth.credentials = extras.contradictions, extras.credentials
-    truth.churn = plan.planted.churn
+    truth.churn, truth.restricted = plan.planted.churn, plan.planted.restricted
     signals: dict[str, list[str]] = {}
     for variable in plan.variables():
         signals.setdefault(variable.device.name, []).append(variable.key)

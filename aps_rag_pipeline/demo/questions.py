@@ -32,7 +32,8 @@ def make(plan: Plan) -> list[Question]:
     }
     found: list[Question] = []
     for kind, made in drafts.items():
-        chosen = list(made)
+        # Two incidents may lead to one question, about their common procedure.
+        chosen = list({draft[0]: draft for draft in made}.values())
         if len(chosen) > _MOST:
             chosen = plan.facility.rng("questions", kind).sample(chosen, _MOST)
         found += [Question(f"{kind}-{i:03d}", kind, *draft) for i, draft in enumerate(chosen, start=1)]
@@ -73,13 +74,17 @@ class _Asker:
             yield self.say("identifier", {"text": text}), gold, nuggets
 
     def statistics(self) -> Iterator[Draft]:
+        passing = {churn.key for churn in self.plan.planted.churn}
         for (year, number), systems in sorted(self.plan.downtime.items()):
             for system in SYSTEMS:
                 tally = systems.get(system)
                 if tally is None:
                     continue
                 slots = {**quarter_slots(year, number), "system": system}
-                gold = (self.plan.report_keys[year, number], *tally.keys[:_GOLD_LIMIT])
+                gold = (
+                    self.plan.report_keys[year, number],
+                    *(key for key in tally.keys[:_GOLD_LIMIT] if key not in passing),
+                )
                 figures = {"stat_hours": f"{tally.hours:.1f}", "stat_count": str(tally.events),
                            "stat_longest": f"{tally.longest:.1f}"}  # fmt: skip
                 name = self.rng.choice(list(figures))

@@ -81,6 +81,14 @@ class Screenshot(msgspec.Struct, frozen=True):
     text_lines: tuple[str, ...]
 
 
+class Restricted(msgspec.Struct, frozen=True):
+    """A record for some groups only, and words that stand nowhere else: a reader without a group finds neither."""
+
+    key: str
+    access: tuple[str, ...]
+    phrase: str
+
+
 class Question(msgspec.Struct, frozen=True):
     """`gold`: any of these keys is a right hit. `nuggets`: strings that a right answer holds (letter case apart)."""
 
@@ -149,6 +157,7 @@ class Truth(msgspec.Struct):
     contradictions: list[Contradiction] = []
     credentials: list[Credential] = []
     screenshots: list[Screenshot] = []
+    restricted: list[Restricted] = []
     questions: list[Question] = []
     churn: list[Churn] = []
     days: list[DayReport] = []
