@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     import neo4j
 
 _CONNECT_S = 10.0
+_SCHEMES = ("bolt", "bolt+s", "bolt+ssc", "neo4j", "neo4j+s", "neo4j+ssc")
 
 
 class GraphError(Exception):
@@ -26,6 +27,16 @@ class GraphAddress:
     password: str = field(repr=False)
     database: str = "neo4j"
 
+    def check(self) -> None:
+        """See that the address is one of a Bolt server.
+
+        Raises:
+            GraphError: it is not.
+        """
+        scheme, separator, rest = self.uri.partition("://")
+        if scheme not in _SCHEMES or not separator or not rest:
+            raise GraphError(f"{self.uri}: not the address of a Bolt server; set graph.uri to bolt://host:port")
+
 
 @contextlib.contextmanager
 def connect(address: GraphAddress) -> Iterator[neo4j.Driver]:
@@ -35,20 +46,19 @@ def connect(address: GraphAddress) -> Iterator[neo4j.Driver]:
         GraphError: no server, wrong password, no such database, or a statement that failed.
     """
     from neo4j import GraphDatabase
-    from neo4j.exceptions import ConfigurationError
 
-    try:
-        driver = GraphDatabase.driver(
+    address.check()
+    with (
+        translated(address),
+        GraphDatabase.driver(
             address.uri,
             auth=(address.user, address.password),
             connection_timeout=_CONNECT_S,
             # Kept short: the driver's own retries would hide a server that is gone for half a minute.
             max_transaction_retry_time=5.0,
             user_agent="aps-rag",
-        )
-    except (ConfigurationError, ValueError) as error:
-        raise GraphError(f"{address.uri}: not a usable address ({_first_line(error)}); mend graph.uri") from error
-    with translated(address), driver:
+        ) as driver,
+    ):
         driver.verify_connectivity()
         yield driver
 

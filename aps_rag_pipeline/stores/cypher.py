@@ -212,6 +212,7 @@ def run_query(address: GraphAddress, cypher: str, limit: int = 100, timeout: flo
 async def query(address: GraphAddress, cypher: str, limit: int = 100, timeout: float = 30.0) -> Answer:
     """`run_query` for callers that have an event loop."""
     refuse_writes(cypher)
+    address.check()
     try:
         with translated(address):
             # Ours, since the small server keeps no time limit of a transaction.
