@@ -91,7 +91,7 @@ def test_a_source_job_carries_one_source_to_a_release(facility: Facility, instan
     result = run("refresh_bely", instance)
     assert result.success
     assert metadata(result, "changeset")["added"] == 1
-    assert metadata(result, "changeset")["changed"] == 0  # the request is another source's change
+    assert metadata(result, "changeset")["edited"] == 0  # the request is another source's change
     assert metadata(result, "embeddings")["embedded"] == 1
     assert "BELY:9" in facility.live()
 
