@@ -343,6 +343,13 @@ def test_a_feed_that_is_one_damaged_checkout_is_an_outage(tools: Workshop, tmp_p
         source_of(tmp_path / "nowhere", tmp_path).check()
 
 
+def test_a_checkout_without_its_index_is_no_emptiness(tools: Workshop, tmp_path: Path) -> None:
+    tools.commit({"a.py": b"x = 1\n"}, 0)
+    (tools.root / ".git" / "index").unlink()
+    with pytest.raises(FeedError, match="nothing is checked out"):
+        list(source_of(tools.root, tmp_path).changes(None))
+
+
 def test_lost_objects_cost_the_history_and_not_the_files(tools: Workshop, tmp_path: Path) -> None:
     first = tools.commit({"a.py": b"x = 1\n"}, 0)
     tools.commit({"b.py": b"y = 1\n"}, 1)

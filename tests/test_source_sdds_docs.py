@@ -315,6 +315,15 @@ def test_an_endless_macro_costs_one_manual(tmp_path: Path) -> None:
     assert failures(changes) == {"bad.tex": "its macros expand without end", "empty.tex": "the file is empty"}
 
 
+def test_a_text_of_many_megabytes_is_no_manual(tmp_path: Path) -> None:
+    changes = read_all(tmp_path, {"dump.txt": b"0.1 0.2 0.3\n" * 400_000, "big.tex": b"\\section{x} y\n" * 400_000})
+    assert records(changes) == {}
+    assert failures(changes) == {
+        "dump.txt": "5 MB of text are no manual (the limit is 4)",
+        "big.tex": "6 MB of text are no manual (the limit is 4)",
+    }
+
+
 def test_html_markdown_and_text_manuals(tmp_path: Path) -> None:
     html = """<html><head><meta charset="iso-8859-1"><title>sddsplot manual</title>
 <meta name="author" content="L. Emery"></head><body><h1>sddsplot</h1><p>Plots für alle.</p><h2>Usage</h2>

@@ -6,6 +6,7 @@ what pylatexenc has no form for; the marks are read back into parts here.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -81,6 +82,8 @@ def _context() -> Any:
     from pylatexenc.latexwalker import get_default_latex_context_db
     from pylatexenc.macrospec import EnvironmentSpec, MacroSpec
 
+    # It warns of every formula that it cannot put into words; those are given as they are written.
+    logging.getLogger("pylatexenc.latex2text").setLevel(logging.ERROR)
     context = get_default_latex_context_db()
     context.add_context_category(
         "manuals",

@@ -80,7 +80,8 @@ def open_checkout(root: Path, name: str) -> Checkout:
     except Exception as error:  # a damaged repository can make dulwich raise anything
         raise UnreadableError(
             f"the git checkout cannot be read ({type(error).__name__}: {error})",
-            remedy="run `git fsck` and `git status` in it",
+            remedy="run `git fsck` in it. Split and sparse indexes are not read: `git update-index --no-split-index`, "
+            "`git sparse-checkout reapply --no-sparse-index`",
             permanent=False,
         ) from error
 
@@ -98,6 +99,9 @@ def _open(root: Path, name: str) -> Checkout:
             commit = repo.head().decode("ascii")
         except KeyError:  # a branch without a commit yet
             commit = ""
+        if commit and not Path(os.fsdecode(repo.index_path())).exists():
+            # Git would take every file for deleted; it is more likely that something went wrong here.
+            raise ValueError("there is a commit but no index: nothing is checked out")
         return Checkout(root, name, branch, commit, tuple(_tracked(repo.open_index().items(), root)))
 
 

@@ -8,6 +8,7 @@ are data, not code; 2000), `history_commits` (how far back times and authors are
 from __future__ import annotations
 
 import fnmatch
+import hashlib
 import json
 import os
 import re
@@ -119,7 +120,8 @@ class CodeFiles(FileSource):
 
     def _walk(self, folder: Path, prefix: str, above: set[tuple[int, int]], found: Listing) -> None:
         if is_checkout(folder):
-            own = str(self.feed.options.get("repository", "")) or printable(folder.resolve().name)
+            known = folder.name if folder.name not in ("", "..") else folder.resolve().name
+            own = str(self.feed.options.get("repository", "")) or printable(known)
             self._add_checkout(folder, prefix.rstrip("/") or own, found)
         elif is_bare(folder):
             found.ignored.append(Ignored(prefix.rstrip("/"), "a bare repository has no files; check it out"))
@@ -284,10 +286,9 @@ def _written_by_machine(text: str, language: str) -> str:
 
 def _is_committed(data: bytes, blob: str) -> bool:
     """Whether a file's bytes are those of its last commit, line ends apart."""
-    from dulwich.objects import Blob
-
+    digest = hashlib.sha256 if len(blob) == 64 else hashlib.sha1
     forms = (data, data.replace(b"\r\n", b"\n"))
-    return any(Blob.from_string(form).id.decode("ascii") == blob for form in forms)
+    return any(digest(b"blob %d\0%b" % (len(form), form)).hexdigest() == blob for form in forms)
 
 
 def _number(feed: Feed, option: str, default: int) -> int:

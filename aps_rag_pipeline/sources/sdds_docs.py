@@ -46,6 +46,8 @@ _PROGRAMS = re.compile(
 _INCLUDES = re.compile(rb"&include\b[^&]*?filename\s*=\s*\"?([^\"\s,&]+)")
 _CHARSET = re.compile(rb"<meta[^>]{0,200}charset\s*=\s*[\"']?([\w-]+)", re.IGNORECASE)
 _HEAD = 4096
+#: The longest manual: four times the longest one known, and what is parsed in bounded time.
+MANUAL_BYTES = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ class SddsDocs(FileSource):
             return None
 
         try:
-            data = self.load(entry)
+            data = self._manual(entry)
             text = decode(data, self.feed.encoding)
             macros = plain(text, Macros(), note).macros if _PROGRAMS.search(data) else Macros()
         except UnreadableError:
@@ -170,10 +172,18 @@ class SddsDocs(FileSource):
         yield self._upsert(entry, manual.title, manual.parts, fields, (*links.values(), *urls), author=manual.author)
 
     def _source(self, entry: FileEntry) -> str:
-        return decode(self.load(entry), self.feed.encoding)
+        return decode(self._manual(entry), self.feed.encoding)
+
+    def _manual(self, entry: FileEntry) -> bytes:
+        if entry.size > MANUAL_BYTES:
+            raise UnreadableError(
+                f"{entry.size / 1e6:.0f} MB of text are no manual (the limit is {MANUAL_BYTES / 1e6:.0f})",
+                remedy="split it, or leave it out by `exclude`",
+            )
+        return self.load(entry)
 
     def _marked_up(self, entry: FileEntry) -> Upsert | Ignored:
-        data = self.load(entry)
+        data = self._manual(entry)
         if is_binary(data):
             raise UnreadableError("binary data under the name of a text", remedy="exclude it or rename it")
         name = entry.name.lower()
