@@ -331,8 +331,8 @@ def test_values_are_plain_json_and_rows_are_limited(address: GraphAddress) -> No
     )
     assert answer.rows == [[1, 1.5, None, True, [1, "a"], {"a": "2025-01-02"}, "nan"]]
     few = run_query(address, "UNWIND range(1, 100000) AS x RETURN x", limit=3)
-    assert (few.rows, few.more) == ([[1], [2], [3]], True)
-    assert run_query(address, "UNWIND [1, 2] AS x RETURN x", limit=2).more is False
+    assert (few.rows, few.truncated) == ([[1], [2], [3]], True)
+    assert run_query(address, "UNWIND [1, 2] AS x RETURN x", limit=2).truncated is False
 
 
 def test_a_wrong_statement_and_an_endless_one_are_clear_errors(address: GraphAddress) -> None:

@@ -213,8 +213,12 @@ def test_a_document_that_says_it_is_a_procedure() -> None:
 
 
 def test_manuals_name_their_tool() -> None:
-    manual = record("sdds_docs", "manuals/sddsplot.tex", fields={"tool": "sddsplot"})
-    assert said(manual) == {("SDDS:manuals/sddsplot.tex", "MENTIONS", "Tool:sddsplot")}
+    manual = record("sdds_docs", "manuals/SDDSplot.tex", title="sddsplot")
+    assert said(manual) == {("SDDS:manuals/SDDSplot.tex", "MENTIONS", "Tool:sddsplot")}
+    assert said(record("sdds_docs", "manuals/x.tex", fields={"tool": "sddsfft"})) == {
+        ("SDDS:manuals/x.tex", "MENTIONS", "Tool:sddsfft")
+    }
+    assert said(record("sdds_docs", "manuals/guide.tex", title="User's Guide")) == set()
 
 
 @pytest.mark.parametrize("value", ["", " - ", "N/A", "unknown", "???", "x" * 200, True, 3.5, []])
@@ -236,6 +240,9 @@ def test_a_number_may_name_a_place() -> None:
         ("Alice Smith; Bob Jones", {"Person:alice smith", "Person:bob jones"}),
         (["Smith, J.", "Jones, B."], {"Person:smith, j", "Person:jones, b"}),
         ("Smith, J, Jones, B", set()),
+        ("M. Borland, ANL/APS", {"Person:m. borland"}),
+        ("de la Cruz, Maria", {"Person:de la cruz, maria"}),
+        ("A. Smith, B. Jones, C. van Dyk", {"Person:a. smith", "Person:b. jones", "Person:c. van dyk"}),
     ],
 )
 def test_lists_of_people(authors: str | list[str], people: set[str]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from aps_rag_pipeline.knowledge.entities import (
     RECORD_TYPES,
@@ -178,6 +179,8 @@ def extract(
             graph.add(graph.own, rule.relation, target)
     if record.source in _ROW_SOURCES:
         _row_pairs(record, graph)
+    if record.source == "sdds_docs" and (tool := _tool_of_manual(record)) is not None:
+        graph.add(graph.own, "MENTIONS", tool)
     for reference in REFERENCE_FIELDS:
         for node in _records_named(record.fields.get(reference.field), reference.kinds, resolve):
             graph.add(graph.own, reference.relation, node)
@@ -223,6 +226,12 @@ def _row_pairs(record: Record, graph: _Graph) -> None:
                 graph.add(thing, relation, places[0], SAME_ROW)
 
 
+def _tool_of_manual(record: Record) -> NodeMention | None:
+    """The tool a manual is of: its title is one word, and its file has that name."""
+    stem = PurePosixPath(record.id).stem
+    return entity("Tool", record.title) if record.title.casefold() == stem.casefold() and " " not in stem else None
+
+
 def _entities(record: Record, rule: EntityField) -> list[NodeMention]:
     value = record.author if rule.field == "author" else record.fields.get(rule.field)
     texts = (name for text in _texts(value) for name in (_people(text) if rule.kind == "Person" else [text]))
@@ -240,10 +249,13 @@ def _texts(value: FieldValue | None) -> list[str]:
 
 
 def _people(text: str) -> Iterator[str]:
-    """`A. Smith, B. Jones` are two people, `Smith, John` is one; a longer list that cannot be parted names nobody."""
+    """`A. Smith, B. Jones` are two people, `A. Smith, Some Laboratory` at least one, `Smith, John` is one.
+
+    A longer list of single words cannot be parted with certainty and names nobody.
+    """
     pieces = [piece.strip() for piece in text.split(",") if piece.strip()]
-    if len(pieces) > 1 and all(" " in piece or "." in piece[1:-1] for piece in pieces):
-        yield from pieces
+    if pieces and " " in pieces[0] and not pieces[0][0].islower():
+        yield from (piece for piece in pieces if " " in piece)
     elif len(pieces) <= 2:
         yield text
 

@@ -192,11 +192,11 @@ def _refused(token: _Token, why: str) -> WriteRefused:
 
 @dataclass(frozen=True)
 class Answer:
-    """Rows of plain JSON values. `more` says that there were further ones."""
+    """Rows of plain JSON values. `truncated` says that there were further ones."""
 
     columns: list[str]
     rows: list[list[Json]]
-    more: bool
+    truncated: bool
 
 
 def run_query(address: GraphAddress, cypher: str, limit: int = 100, timeout: float = 30.0) -> Answer:
