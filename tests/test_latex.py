@@ -52,7 +52,7 @@ def only(source: str) -> str:
 
 def test_a_tool_in_its_own_environment_is_divided_by_its_labels() -> None:
     manual = read_manual(TOOL)
-    assert (manual.title, manual.author) == ("sddsramp", "M. Borland, ANL/APS")
+    assert (manual.title, manual.author) == ("sddsramp", "M. Borland")
     assert manual.parts == (
         Part(
             "prose",

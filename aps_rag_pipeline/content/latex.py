@@ -69,9 +69,13 @@ def read_manual(source: str, macros: Macros | None = None, find: Find = lambda n
     return Manual(" ".join(title.split()), _names(author), parts, writer.urls, tuple(made.missing))
 
 
+_INSTITUTE = re.compile(r"^\s*[A-Z]{2}[A-Z/ -]*$|\b(?:Laboratory|Source|University|Institute|Division|Group)\b")
+
+
 def _names(text: str) -> str:
-    """People's names without their institutes on the lines below."""
-    return " ".join(text.split("\n")[0].split())[:120].rstrip(" .,")
+    """People's names without their institutes, on the lines below or behind a comma."""
+    names = " ".join(text.split("\n")[0].split())[:200].rstrip(" .,").split(",")
+    return ", ".join(name.strip() for name in names if not _INSTITUTE.search(name))
 
 
 # source to linear text
