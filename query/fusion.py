@@ -6,7 +6,7 @@ rank 488: weights alone would bury the one record that was asked for by name.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from query.results import Intent
 
@@ -19,17 +19,29 @@ RESERVED = 20
 Weights = Mapping[str, float]
 #: Fixed weights instead of those by intent.
 PROFILES: dict[str, Weights] = {
-    "dense-heavy": {"dense": 0.9, "sparse": 0.1, "exact": 0.1},
-    "even": {"dense": 0.5, "sparse": 0.5, "exact": 0.5},
+    "dense-heavy": {"dense": 0.9, "sparse": 0.1, "exact": 0.1, "focus": 0.1},
+    "even": {"dense": 0.5, "sparse": 0.5, "exact": 0.5, "focus": 0.5},
 }
 WEIGHTS: dict[Intent, Weights] = {
-    "identifier": {"dense": 0.1, "sparse": 0.3, "exact": 1.0},
-    "fact": {"dense": 0.5, "sparse": 0.5, "exact": 0.5},
-    "statistics": {"dense": 0.4, "sparse": 0.6, "exact": 0.5},
-    "troubleshooting": {"dense": 0.5, "sparse": 0.5, "exact": 0.5},
-    "multi_hop": {"dense": 0.5, "sparse": 0.5, "exact": 0.5},
-    "concept": {"dense": 0.6, "sparse": 0.4, "exact": 0.3},
-    "time": {"dense": 0.5, "sparse": 0.5, "exact": 0.5},
+    "identifier": {"dense": 0.1, "sparse": 0.3, "exact": 1.0, "focus": 0.1},
+    "fact": {"dense": 0.5, "sparse": 0.5, "exact": 0.5, "focus": 2.0},
+    "statistics": {"dense": 0.4, "sparse": 0.6, "exact": 0.5, "focus": 1.0},
+    "troubleshooting": {"dense": 0.5, "sparse": 0.5, "exact": 0.5, "focus": 2.0},
+    "multi_hop": {"dense": 0.5, "sparse": 0.5, "exact": 0.5, "focus": 2.0},
+    "concept": {"dense": 0.6, "sparse": 0.4, "exact": 0.3, "focus": 0.5},
+    "time": {"dense": 0.5, "sparse": 0.5, "exact": 0.5, "focus": 1.0},
+}
+#: A list of process variables, or a script, names everything and tells little of what happened: unless a question asks
+#: for those kinds, their scores count for less.
+_INVENTORY = {"epics": 0.6, "code": 0.7}
+PRIORS: dict[Intent, Weights] = {
+    "identifier": {},
+    "fact": _INVENTORY,
+    "statistics": _INVENTORY,
+    "troubleshooting": _INVENTORY,
+    "multi_hop": _INVENTORY,
+    "concept": {"epics": 0.6},
+    "time": _INVENTORY,
 }
 
 
@@ -44,6 +56,11 @@ def reciprocal_ranks(channels: Mapping[str, Sequence[str]], weights: Weights, k:
         for rank, item in enumerate(dict.fromkeys(ids), start=1):
             scores[item] = scores.get(item, 0.0) + weights.get(name, 0.0) / (k + rank)
     return dict(sorted(scores.items(), key=lambda pair: -pair[1]))
+
+
+def preferred(scores: Mapping[str, float], prior: Callable[[str], float]) -> dict[str, float]:
+    """Scores times what is known beforehand of each id, best first."""
+    return dict(sorted(((item, score * prior(item)) for item, score in scores.items()), key=lambda pair: -pair[1]))
 
 
 def protect(

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 from aps_rag_pipeline.knowledge import identifiers
 from aps_rag_pipeline.records import KEY_PREFIX
 from aps_rag_pipeline.stores.releases import Release
-from aps_rag_pipeline.stores.tables import PASSAGES, RECORDS, sql_list
+from aps_rag_pipeline.stores.tables import EDGES, NODES, PASSAGES, RECORDS, sql_list
+from query import places
 from query.filters import Filters
+from query.places import Place
 from query.results import CorpusStatus, FeedStatus, LinkView, PassageView, RecordView, Searched
 
 if TYPE_CHECKING:
@@ -21,6 +23,10 @@ _SOURCE_OF = {prefix: source for source, prefix in KEY_PREFIX.items()}
 _KEY = re.compile(rf"^\s*({'|'.join(_SOURCE_OF)})\s*:\s*(\S.*?)\s*$", re.IGNORECASE)
 #: More records of one name than this are not listed.
 _MOST_NAMED = 8
+_PLACE = "Location:"
+_THINGS = ("Component:", "ProcessVariable:")
+#: How many things located in places of a kind are looked at to learn how they are named.
+_MOST_LOCATED = 5_000
 
 
 class RecordNotFoundError(KeyError):
@@ -108,6 +114,32 @@ def searched(release: Release, filters: Filters) -> Searched:
         since=filters.since,
         until=filters.until,
     )
+
+
+def find_place(release: Release, visible: Filters, text: str) -> Place | None:
+    """The place that a question names, if a source that the reader may see locates anything there."""
+    stretches = list(places.numbered(text))
+    if not stretches:
+        return None
+    ids = {f"{_PLACE}{kind} {number}": (kind, number) for kind, number in stretches}
+    known = release.table(NODES).search().where(f"node_id in ({sql_list(ids)}) and {visible.sql(timed=False)}")
+    there = set(known.select(["node_id"]).limit(len(ids)).to_arrow()["node_id"].to_pylist())
+    kind, number = next((place for node, place in ids.items() if node in there), ("", 0))
+    return Place(kind, number, _beginnings(release, visible, kind)) if kind else None
+
+
+def _beginnings(release: Release, visible: Filters, kind: str) -> tuple[str, ...]:
+    condition = f"relation = 'LOCATED_IN' and starts_with(dst, {_text(f'{_PLACE}{kind} ')})"
+    rows = (
+        release.table(EDGES)
+        .search()
+        .where(f"{condition} and {visible.sql(timed=False)}")
+        .select(["src", "dst"])
+        .limit(_MOST_LOCATED)
+        .to_arrow()
+    )
+    pairs = zip(rows["src"].to_pylist(), rows["dst"].to_pylist(), strict=True)
+    return places.beginnings((src.partition(":")[2], dst) for src, dst in pairs if src.startswith(_THINGS))
 
 
 def _conditions(asked: str) -> list[str]:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 #: Records shown where there is no answer.
 NEAREST = 5
 _PREFIXES = frozenset(KEY_PREFIX.values())
+_SOURCE_OF = {prefix: source for source, prefix in KEY_PREFIX.items()}
+_FOCUS_WEIGHTS = {"dense": 0.5, "sparse": 0.5}
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class Question:
         self.snapshot = snapshot
         self.mode = request.mode
         self.weights = fusion.PROFILES[request.profile] if request.profile else None
+        self.visible = request.visible
         self.filters = request.wanted
         self.encoder = snapshot.load_encoder()
         lexicon = retrieval.IndexLexicon(snapshot.index, request.visible)
@@ -94,9 +97,11 @@ class Question:
 
     def _remains(self, found: retrieval.Channels) -> bool:
         """Whether a window holds anything about the subject: a record that shares an identifier or words with it."""
-        if self.understanding.identifiers:
+        asked = self.understanding
+        if asked.identifiers:
             return bool(found.ranked.get("exact"))
-        return bool(found.ranked.get("sparse") if self.understanding.words else found)
+        # What happened then is about whatever happened then, in whatever words it was told.
+        return bool(found if asked.intent == "time" or not asked.words else found.ranked.get("sparse"))
 
     def _channels(self, filters: Filters) -> retrieval.Channels:
         index, asked = self.snapshot.index, self.understanding
@@ -110,12 +115,38 @@ class Question:
         if self.mode in ("hybrid", "dense"):
             table = self.snapshot.release.chunks()
             found["dense"] = retrieval.capped(lambda f, n: retrieval.dense(table, self.vector, f, n), filters)
+        if self.mode == "hybrid" and not is_bare(asked):
+            found["focus"] = self._focus(words, filters)
         return retrieval.collect(found, found.get("exact", [])[:own])
+
+    def _focus(self, words: str, filters: Filters) -> list[retrieval.Found]:
+        """Chunks about the thing or place that the question names, ranked by words and meaning among themselves."""
+        index, release = self.snapshot.index, self.snapshot.release
+        place = None
+        if not self.understanding.identifiers:
+            place = lookup.find_place(release, self.visible, self.understanding.text)
+        within = index.focus(self.understanding.identifiers, place)
+        if within is None:
+            return []
+        members = index.members(within, filters, retrieval.FOCUS_DEPTH)
+        if not members:
+            return []
+        by_words = index.words(words, filters, retrieval.DEPTH, within)
+        by_meaning = retrieval.dense(
+            release.chunks(), self.vector, filters, retrieval.DEPTH, [hit.chunk_id for hit in members]
+        )
+        lists = {"dense": [hit.chunk_id for hit in by_meaning], "sparse": [hit.chunk_id for hit in by_words]}
+        scores = fusion.reciprocal_ranks(lists, _FOCUS_WEIGHTS)
+        known = {hit.chunk_id: hit for hit in (*by_words, *by_meaning)}
+        return [known[chunk]._replace(score=score) for chunk, score in scores.items()]
 
     def _fuse(self) -> list[tuple[str, float]]:
         """Passages with their scores, best first."""
-        weights = self.weights or fusion.WEIGHTS[self.understanding.intent]
-        scores = fusion.reciprocal_ranks(self.channels.ranked, weights)
+        asked = self.understanding
+        scores = fusion.reciprocal_ranks(self.channels.ranked, self.weights or fusion.WEIGHTS[asked.intent])
+        priors = {} if self.filters.sources else fusion.PRIORS[asked.intent]
+        if self.weights is None and priors:
+            scores = fusion.preferred(scores, lambda item: _prior(item, priors, asked.sources))
         first = self.channels.own if is_bare(self.understanding) else []
         order = fusion.protect(list(scores), self.channels.ranked.get("exact", []), first)
         return [(passage_id, scores[passage_id]) for passage_id in order]
@@ -195,3 +226,8 @@ class Question:
             release=self.snapshot.release.manifest.number,
             model=self.snapshot.release.manifest.model.name,
         )
+
+
+def _prior(passage_id: str, priors: fusion.Weights, wanted: Sequence[str]) -> float:
+    source = _SOURCE_OF.get(passage_id.partition(":")[0], "")
+    return 1.0 if source in wanted else priors.get(source, 1.0)

@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aps_rag_pipeline.knowledge import identifiers
 from aps_rag_pipeline.stores import sparse
+from aps_rag_pipeline.stores.tables import sql_list
 from query.filters import Filters
+from query.places import Place
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,6 +37,8 @@ SOURCE_CAP = 40
 OWN_CHUNKS = 3
 #: A hit for each identifier counts more than any sum of word scores.
 _IDENTIFIER_SCORE = 1_000.0
+#: So many chunks about a place or an identifier are compared with a question.
+FOCUS_DEPTH = 1_000
 #: How closely an IVF index is searched; without an index these say nothing.
 _PROBES, _REFINE = 20, 3
 _EXACT_FIRST_SOURCES = ("epics",)
@@ -101,10 +105,34 @@ class SparseIndex:
             shutil.rmtree(self._copy, ignore_errors=True)
             self._copy = None
 
-    def words(self, text: str, filters: Filters, limit: int) -> list[Found]:
-        """Chunks that share words with a text."""
+    def words(self, text: str, filters: Filters, limit: int, within: tantivy.Query | None = None) -> list[Found]:
+        """Chunks that share words with a text; `within` narrows to the chunks that another query holds."""
+        from tantivy import Occur, Query
+
         query = self._words(text)
-        return [] if query is None else self._search(query, filters, limit)
+        if query is None:
+            return []
+        if within is not None:
+            query = Query.boolean_query([(Occur.Must, query), (Occur.Must, Query.const_score_query(within, 0.0))])
+        return self._search(query, filters, limit)
+
+    def members(self, query: tantivy.Query, filters: Filters, limit: int) -> list[Found]:
+        """Chunks that a query holds, whatever their scores."""
+        return self._search(query, filters, limit)
+
+    def focus(self, identifiers: Sequence[str], place: Place | None) -> tantivy.Query | None:
+        """Chunks that hold one of the identifiers, or else that are about a place; None where there is neither."""
+        from tantivy import Occur, Query
+
+        if identifiers:
+            parts = [Query.term_set_query(self._schema, name, list(identifiers)) for name in ("names", "mentions")]
+        elif place is not None:
+            parts = [self._index.parse_query(f'"{_plain(place.name)}"', ["text"])]
+            if place.pattern is not None:
+                parts.append(Query.regex_query(self._schema, "mentions", place.pattern))
+        else:
+            return None
+        return Query.boolean_query([(Occur.Should, part) for part in parts])
 
     def exact(self, field_name: str, tokens: Sequence[str], text: str, filters: Filters, limit: int) -> list[Found]:
         """Chunks with any of the identifiers in a field (`names` or `mentions`): those with most of them first, and
@@ -169,11 +197,15 @@ class SparseIndex:
         return found
 
 
-def dense(table: Table, vector: NDArray[np.float32], filters: Filters, limit: int) -> list[Found]:
-    """Chunks closest to a normalised vector; the score is the cosine, whatever distance an index was built with."""
+def dense(
+    table: Table, vector: NDArray[np.float32], filters: Filters, limit: int, among: Sequence[str] | None = None
+) -> list[Found]:
+    """Chunks closest to a normalised vector, of all or of those `among` which to look; the score is the cosine,
+    whatever distance an index was built with."""
+    condition = filters.sql() + ("" if among is None else f" and chunk_id in ({sql_list(among)})")
     query: Any = table.search(vector, vector_column_name="vector")
     found = (
-        query.where(filters.sql(), prefilter=True)
+        query.where(condition, prefilter=True)
         .nprobes(_PROBES)
         .refine_factor(_REFINE)
         .select(["chunk_id", "source", "vector", "_distance"])

@@ -10,14 +10,19 @@ if TYPE_CHECKING:
     import tantivy
 
 _QUESTION_WORDS = """
-a about above after again all also am an and any anyone anything are as at be because been before being below
-between both but by can could did do does doing done down during each either else ever every find first for from
-further gave get gets give given go goes got had has have having he her here him his how i if in into is it its just
-know last let list made make many may me might more most much must my near no nor not of off on once one only or
-other our out over per please same say says see seen shall she should show showed since so some someone something
-such tell than that the their them then there these they thing this those through to too under until up upon us use
-used using very was we were what whatever when where whether which while who whom whose why will with within without
-would yes yet you your happen happened happens look looked looking exactly anybody
+a able about above actually after again ago all also am an and any anybody anyone anything are around as at back bad
+be because been before behind being below between both but by came can case cause caused causes come comes
+concerning content contents could currently describe description detail details did different do does doing done
+down during each either else ever every exactly explain find first for from further gave get gets getting give given
+go goes going got had happen happened happens has have having he help helped helping helps her here him his how i if
+in info information into is it its just kind know known last latest learn learned let list look looked looking made
+make many may me mean means meant might more most much must my near need needed needs next no nor not now occurrence
+of off on once one only or other our out over past per please possible previous previously put question really
+reason reasons recall recent recently regarding remember same say says see seen shall she should show showed since
+so some someone something sort such summarise summarize summary take taken takes tell than that the their them then
+there these they thing things this those through time times to today told too took type under until up upon us use
+used using very want wanted wants was way ways we went were what whatever when where whether which while who whom
+whose why will with within without wonder wondering would wrong yes yet you your
 """
 #: Words that carry a question but not its subject.
 STOPWORDS = frozenset(_QUESTION_WORDS.split())
