@@ -1,0 +1,133 @@
+"""From bytes to pictures that Tesseract reads well: within limits, upright, opaque, dark on light, large enough."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from io import BytesIO
+
+import numpy as np
+from PIL import Image, ImageChops, ImageOps, UnidentifiedImageError
+
+from aps_rag_pipeline.settings import Limits
+from aps_rag_pipeline.sources.base import UnreadableError
+
+#: Tesseract gains nothing above it (A4 at 460 dots an inch) and its time grows with the area.
+MAX_READ_PIXELS = 20_000_000
+#: Frames of an animation that are looked at; they mostly show the same text.
+_ANIMATION_FRAMES = 4
+
+
+def open_frames(data: bytes, limits: Limits) -> Iterator[Image.Image]:
+    """The frames of a picture as upright, opaque RGB: all pages of a TIFF, some of an animation, else the one there is.
+
+    Raises:
+        UnreadableError: no picture, a broken one, or one with more pixels or pages than allowed.
+    """
+    with warnings.catch_warnings():
+        # Pillow's own warning and error about bombs come at other sizes than the configured one, which is checked here.
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        Image.MAX_IMAGE_PIXELS = None
+        try:
+            picture = Image.open(BytesIO(data))
+            count = getattr(picture, "n_frames", 1)
+            if picture.format in ("TIFF", "MPO") and count > limits.max_pages:
+                raise UnreadableError(f"the picture has {count} pages, the limit is {limits.max_pages}", remedy=_RAISE)
+            for index in _chosen(picture.format or "", count):
+                picture.seek(index)
+                _check_size(picture.size, limits)
+                yield opaque(ImageOps.exif_transpose(picture))
+        except UnidentifiedImageError as error:
+            raise UnreadableError("not a picture of a kind that can be read", remedy=_CONVERT) from error
+        except (OSError, ValueError, SyntaxError, EOFError, IndexError, KeyError, TypeError) as error:
+            if "cannot find loader" in str(error):  # known by its first bytes alone
+                raise UnreadableError(f"pictures of kind {picture.format} cannot be read", remedy=_CONVERT) from error
+            raise UnreadableError(f"the picture is broken: {error}", remedy="export it anew") from error
+        except MemoryError as error:
+            raise UnreadableError("the picture needs more memory than there is", remedy=_RAISE) from error
+
+
+_RAISE = "split it, or raise limits in facility.yaml"
+_CONVERT = "save it as PNG"
+
+
+def _chosen(kind: str, count: int) -> list[int]:
+    if count <= 1:
+        return [0]
+    if kind == "TIFF":
+        return list(range(count))
+    if kind in ("MPO", "ICO", "ICNS"):
+        return [0]  # the others are previews of the first
+    step = max(1, count // _ANIMATION_FRAMES)
+    return sorted({*range(0, count, step), count - 1})
+
+
+def _check_size(size: tuple[int, int], limits: Limits) -> None:
+    pixels = size[0] * size[1]
+    if pixels > limits.max_pixels:
+        raise UnreadableError(
+            f"the picture has {size[0]} x {size[1]} pixels, the limit is {limits.max_pixels:,}", remedy=_RAISE
+        )
+
+
+def opaque(image: Image.Image) -> Image.Image:
+    """RGB of any mode. What is transparent gets a ground that its drawing stands out from."""
+    if image.mode in ("I", "F", "I;16", "I;16B", "I;16L", "I;16N"):
+        values = np.asarray(image, dtype=np.float32)
+        low, high = float(values.min()), float(values.max())
+        scaled = (values - low) * (255 / (high - low) if high > low else 0)
+        return Image.fromarray(scaled.astype(np.uint8)).convert("RGB")
+    if not image.has_transparency_data:
+        return image.convert("RGB")
+    image = image.convert("RGBA")
+    alpha = image.getchannel("A")
+    if alpha.getextrema()[0] == 255:
+        return image.convert("RGB")
+    grey = np.asarray(image.convert("RGB").convert("L"), dtype=np.float32)
+    weight = np.asarray(alpha, dtype=np.float32)
+    drawn = float((grey * weight).sum() / max(1.0, float(weight.sum())))
+    ground = Image.new("RGBA", image.size, "black" if drawn > 128 else "white")
+    return Image.alpha_composite(ground, image).convert("RGB")
+
+
+def shrunk(image: Image.Image) -> Image.Image:
+    """The picture, made smaller where it is larger than Tesseract needs."""
+    pixels = image.width * image.height
+    return image if pixels <= MAX_READ_PIXELS else _scaled(image, (MAX_READ_PIXELS / pixels) ** 0.5)
+
+
+def enlarged(image: Image.Image, factor: int) -> Image.Image:
+    """The picture `factor` times as large, as far as it stays below the size that Tesseract needs."""
+    room = (MAX_READ_PIXELS / (image.width * image.height)) ** 0.5
+    scale = min(float(factor), max(1.0, room))
+    return image if scale == 1 else _scaled(image, scale)
+
+
+def _scaled(image: Image.Image, scale: float) -> Image.Image:
+    size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+    return image.resize(size, Image.Resampling.LANCZOS)
+
+
+def contrast_to_ground(image: Image.Image) -> Image.Image:
+    """Grey of how far each pixel is from the most common colour: dark on white, whatever the colours were."""
+    pixels = np.asarray(image).astype(np.int32)
+    codes = (pixels[..., 0] << 16) | (pixels[..., 1] << 8) | pixels[..., 2]
+    values, counts = np.unique(codes, return_counts=True)
+    ground = int(values[counts.argmax()])
+    difference = np.asarray(
+        ImageChops.difference(image, Image.new("RGB", image.size, (ground >> 16, ground >> 8 & 255, ground & 255)))
+    ).max(axis=2)
+    top = max(1.0, float(np.percentile(difference, 99.5)))
+    return Image.fromarray((255 - np.clip(difference * (255 / top), 0, 255)).astype(np.uint8))
+
+
+def dark_on_light(image: Image.Image) -> Image.Image:
+    """The picture, inverted where most of it is dark."""
+    dark = float(np.median(np.asarray(image.convert("L")))) < 110
+    return ImageOps.invert(image) if dark else image
+
+
+def is_blank(image: Image.Image) -> bool:
+    """Whether there is nothing to see, or too little for a letter."""
+    extrema = image.convert("L").getextrema()
+    return min(image.size) < 6 or float(extrema[1]) - float(extrema[0]) < 8  # type: ignore[arg-type]
