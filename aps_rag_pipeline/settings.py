@@ -193,8 +193,7 @@ class Settings(BaseSettings):
         try:
             found = cls(**values)
         except ValidationError as error:
-            lines = [f"{'.'.join(str(p) for p in e['loc']) or 'top level'}: {e['msg']}" for e in error.errors()]
-            raise SettingsError(f"{file}: " + "; ".join(lines)) from error
+            raise SettingsError(f"{file}: " + "; ".join(_explained(e) for e in error.errors())) from error
         root = file.parent
         feeds = tuple(
             feed.model_copy(
@@ -230,6 +229,13 @@ class Settings(BaseSettings):
     def sources(self) -> tuple[str, ...]:
         """The sources with at least one feed, in reading order."""
         return tuple(source for source in SOURCES if self.feeds_of(source))
+
+
+def _explained(error: Any) -> str:
+    place = ".".join(str(step) for step in error["loc"]) or "top level"
+    # The one surprise of YAML that everybody meets once: a column called No.
+    hint = "; YAML reads yes, no, on and off as truth values: quote it" if isinstance(error["input"], bool) else ""
+    return f"{place}: {error['msg']}{hint}"
 
 
 def _zone_info(name: str) -> ZoneInfo:

@@ -16,6 +16,8 @@ _MARKS = (
 )
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
 _GUESS_BYTES = 200_000
+#: Below this, statistics of letters name any encoding at all.
+_TOO_SHORT_TO_GUESS = 400
 
 
 def decode(data: bytes, encoding: str | None = None) -> str:
@@ -48,6 +50,8 @@ def _decode(data: bytes, encoding: str | None) -> str:
     if _mostly_utf8(data):
         # One pasted line in another encoding must not turn the rest of the file into mojibake.
         return "\n".join(_decode_line(line) for line in data.split(b"\n"))
+    if len(data) < _TOO_SHORT_TO_GUESS:
+        return data.decode("cp1252", "backslashreplace")
     best = from_bytes(data[:_GUESS_BYTES]).best()
     return data.decode(best.encoding if best else "cp1252", "backslashreplace")
 
