@@ -15,7 +15,7 @@ import pytest
 from aps_rag_pipeline.settings import Graph, Settings
 from aps_rag_pipeline.stores import bolt_server
 from aps_rag_pipeline.stores.bolt import GraphAddress, GraphError, connect
-from aps_rag_pipeline.stores.bolt_server import address_for, down, listening, running, up
+from aps_rag_pipeline.stores.bolt_server import address_for, down, listening, running, up, wipe
 from aps_rag_pipeline.stores.cypher import run_query
 from aps_rag_pipeline.stores.home import Home
 
@@ -35,6 +35,11 @@ def settings(**graph: object) -> Settings:
 
 def pid_of(home: Home) -> int:
     return int(json.loads((home.graph / "server.json").read_text())["pid"])
+
+
+def everything_under(home: Home) -> str:
+    files = (path for path in home.root.rglob("*") if path.is_file())
+    return "\n".join(path.read_bytes().decode("latin-1") for path in files)
 
 
 def write(address: GraphAddress, statement: str) -> None:
@@ -76,17 +81,28 @@ def test_a_life_of_a_server(home: Home) -> None:
         run_query(address, "RETURN 1")
 
 
-def test_a_killed_server_is_noticed_and_its_data_found_again(home: Home) -> None:
+def test_a_killed_server_finds_its_data_again_and_a_wipe_leaves_no_byte_of_it(home: Home) -> None:
+    assert wipe(home) is None
     address = up(home)
-    write(address, "CREATE (:Kept {n: 1})")
+    write(address, "CREATE INDEX kept IF NOT EXISTS FOR (k:Kept) ON (k.name)")
+    write(address, "CREATE (:Kept {name: 'a leaked password'}), (:Kept {name: 'harmless'})")
+    write(address, "MATCH (k:Kept {name: 'a leaked password'}) DELETE k")
     process = psutil.Process(pid_of(home))
     process.kill()
     process.wait(10)
     assert running(home) is None
+
     again = up(home)
     assert again.password == address.password
-    assert run_query(again, "MATCH (k:Kept) RETURN k.n").rows == [[1]]
+    assert run_query(again, "MATCH (k:Kept) RETURN k.name").rows == [["harmless"]]
     assert pid_of(home) != process.pid
+
+    assert "a leaked password" in everything_under(home)  # deleting it did not suffice
+    afresh = wipe(home)
+    assert afresh is not None
+    assert afresh == running(home)
+    assert "a leaked password" not in everything_under(home)
+    assert run_query(afresh, "MATCH (n) RETURN count(n)").rows == [[0]]
 
 
 def test_a_pid_of_another_process_is_left_alone(home: Home) -> None:

@@ -13,6 +13,7 @@ import ipaddress
 import json
 import os
 import secrets
+import shutil
 import socket
 import time
 from collections.abc import Iterator
@@ -101,20 +102,7 @@ def up(home: Home) -> GraphAddress:
     files = _Files(home.graph)
     files.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _locked(files):
-        found = _running(files)
-        if found is not None:
-            return found
-        files.pid.unlink(missing_ok=True)
-        java, jars = _wheel()
-        for attempt in range(1, _ATTEMPTS + 1):
-            started = _start(files, java, jars)
-            try:
-                return _wait_until_ready(files, started)
-            except GraphError:
-                _stop(files, started)
-                if attempt == _ATTEMPTS or "Address already in use" not in _tail(files.log, 200):
-                    raise
-        raise AssertionError("unreachable")
+        return _running(files) or _launch(files)
 
 
 def down(home: Home) -> bool:
@@ -127,12 +115,28 @@ def down(home: Home) -> bool:
     if not files.folder.is_dir():
         return False
     with _locked(files):
-        started = _read_pid(files)
-        if started is None or started.process() is None:
-            files.pid.unlink(missing_ok=True)
-            return False
-        _stop(files, started)
-        return True
+        return _halt(files)
+
+
+def wipe(home: Home) -> GraphAddress | None:
+    """Throw away all that the server of this home keeps, and start it again if it ran.
+
+    Names of deleted nodes linger in its logs and indexes: after a purge they must go. The next projection finds an
+    empty database and builds anew.
+
+    Raises:
+        GraphError: the server does not end or does not come up again.
+    """
+    files = _Files(home.graph)
+    if not files.folder.is_dir():
+        return None
+    with _locked(files):
+        ran = _halt(files)
+        shutil.rmtree(files.data, ignore_errors=True)
+        files.log.unlink(missing_ok=True)
+        if files.data.exists():
+            raise GraphError(f"{files.data}: cannot be removed; remove it by hand")
+        return _launch(files) if ran else None
 
 
 def running(home: Home) -> GraphAddress | None:
@@ -147,6 +151,21 @@ def listening(pid: int) -> list[tuple[str, int]]:
 
 
 # starting
+
+
+def _launch(files: _Files) -> GraphAddress:
+    files.pid.unlink(missing_ok=True)
+    java, jars = _wheel()
+    for attempt in range(1, _ATTEMPTS + 1):
+        started = _start(files, java, jars)
+        try:
+            return _wait_until_ready(files, started)
+        except BaseException as error:
+            _stop(files, started)  # also when the wait is interrupted: nobody would know of it
+            taken = isinstance(error, GraphError) and "Address already in use" in _tail(files.log, 200)
+            if attempt == _ATTEMPTS or not taken:
+                raise
+    raise AssertionError("unreachable")
 
 
 def _start(files: _Files, java: Path, jars: Path) -> _Started:
@@ -313,6 +332,15 @@ def _read_pid(files: _Files) -> _Started | None:
 
 def _address(files: _Files, started: _Started) -> GraphAddress:
     return GraphAddress(f"bolt://{_LOOPBACK}:{started.port}", USER, _password(files), DATABASE)
+
+
+def _halt(files: _Files) -> bool:
+    started = _read_pid(files)
+    if started is None or started.process() is None:
+        files.pid.unlink(missing_ok=True)
+        return False
+    _stop(files, started)
+    return True
 
 
 def _stop(files: _Files, started: _Started) -> None:
