@@ -147,63 +147,63 @@ _BPM = _signals(
     ("msw:x:ErrorCC", "horizontal orbit error", "um", -20, 20),
 )
 _PUMP = _signals(
-    ("IAI", "ion pump current", "uA", 4, 60),
-    ("VAI", "ion pump voltage", "kV", 4.9, 5.4),
-    ("PressureAI", "pressure from pump current", "nTorr", 0.2, 1.5),
+    ("CurrentM", "ion pump current", "uA", 4, 60),
+    ("VoltageM", "ion pump voltage", "kV", 4.9, 5.4),
+    ("PressureM", "pressure from pump current", "nTorr", 0.2, 1.5),
 )
 _KLYSTRON = _signals(
-    ("CathodeVoltageAI", "cathode voltage", "kV", 68, 88),
-    ("BeamCurrentAI", "beam current", "A", 9, 13),
-    ("ForwardPowerAI", "forward power", "kW", 420, 690),
-    ("CollectorFlowAI", "collector water flow", "gpm", 290, 330),
-    ("FilamentCurrentAI", "filament current", "A", 21, 24),
-    ("VacIonCurrentAI", "gun vacion current", "uA", 0.1, 0.9),
+    ("CathodeVoltageM", "cathode voltage", "kV", 68, 88),
+    ("BeamCurrentM", "beam current", "A", 9, 13),
+    ("ForwardPowerM", "forward power", "kW", 420, 690),
+    ("CollectorFlowM", "collector water flow", "gpm", 290, 330),
+    ("FilamentCurrentM", "filament current", "A", 21, 24),
+    ("VacIonCurrentM", "gun vacion current", "uA", 0.1, 0.9),
     ("OutputArcBI", "output arc detector", "", 0, 0),
 )
 _CAVITY = _signals(
-    ("GapVoltageAI", "gap voltage", "kV", 480, 620),
-    ("TunerPosAI", "tuner position", "mm", 12, 31),
-    ("WindowTempAI", "coupler window temperature", "degC", 29, 40),
-    ("VacuumAI", "cavity pressure", "nTorr", 0.5, 4),
-    ("ReflPowerAI", "reflected power", "kW", 1, 6),
+    ("GapVoltageM", "gap voltage", "kV", 480, 620),
+    ("TunerPosM", "tuner position", "mm", 12, 31),
+    ("WindowTempM", "coupler window temperature", "degC", 29, 40),
+    ("VacuumM", "cavity pressure", "nTorr", 0.5, 4),
+    ("ReflPowerM", "reflected power", "kW", 1, 6),
 )
 _MODULATOR = _signals(
-    ("HVPSVoltageAI", "charging voltage", "kV", 31, 38),
+    ("HVPSVoltageM", "charging voltage", "kV", 31, 38),
     ("ThyratronHrsCC", "thyratron hours", "h", 2000, 15000),
-    ("PulseCurrentAI", "pulse current", "A", 240, 280),
-    ("ReservoirAI", "thyratron reservoir voltage", "V", 4.2, 5.1),
-    ("PhaseAI", "drive phase", "deg", -180, 180),
+    ("PulseCurrentM", "pulse current", "A", 240, 280),
+    ("ReservoirM", "thyratron reservoir voltage", "V", 4.2, 5.1),
+    ("PhaseM", "drive phase", "deg", -180, 180),
 )
 _KICKER = _signals(
-    ("VoltageAI", "charging voltage", "kV", 9, 16),
+    ("VoltageM", "charging voltage", "kV", 9, 16),
     ("TrigDelayAO", "trigger delay", "ns", 310, 640),
-    ("TankTempAI", "tank temperature", "degC", 24, 33),
+    ("TankTempM", "tank temperature", "degC", 24, 33),
     ("MisfireCountCC", "misfire count", "", 0, 4),
 )
 _UNDULATOR = _signals(
-    ("GapAI", "gap readback", "mm", 10.5, 60),
+    ("GapM", "gap readback", "mm", 10.5, 60),
     ("GapAO", "gap setpoint", "mm", 10.5, 60),
-    ("TaperAI", "taper", "mm", -0.3, 0.3),
-    ("MotorCurrentAI", "drive motor current", "A", 1.2, 3.4),
-    ("EncoderDiffAI", "upstream to downstream encoder difference", "um", -8, 8),
+    ("TaperM", "taper", "mm", -0.3, 0.3),
+    ("MotorCurrentM", "drive motor current", "A", 1.2, 3.4),
+    ("EncoderDiffM", "upstream to downstream encoder difference", "um", -8, 8),
 )
 _COMPRESSOR = _signals(
-    ("DischargePressAI", "discharge pressure", "psi", 255, 285),
-    ("OilTempAI", "oil temperature", "degC", 33, 44),
-    ("HeLevelAI", "helium level", "%", 74, 92),
-    ("ColdheadTempAI", "second stage temperature", "K", 3.7, 4.3),
+    ("DischargePressM", "discharge pressure", "psi", 255, 285),
+    ("OilTempM", "oil temperature", "degC", 33, 44),
+    ("HeLevelM", "helium level", "%", 74, 92),
+    ("ColdheadTempM", "second stage temperature", "K", 3.7, 4.3),
 )
 _WATER = _signals(
-    ("FlowAI", "supply flow", "gpm", 610, 790),
-    ("SupplyTempAI", "supply temperature", "degF", 77, 79),
-    ("DiffPressAI", "differential pressure", "psi", 61, 74),
-    ("ConductivityAI", "conductivity", "uS/cm", 0.08, 0.2),
-    ("VibrationAI", "bearing vibration", "mm/s", 0.6, 2.4),
+    ("FlowM", "supply flow", "gpm", 610, 790),
+    ("SupplyTempM", "supply temperature", "degF", 77, 79),
+    ("DiffPressM", "differential pressure", "psi", 61, 74),
+    ("ConductivityM", "conductivity", "uS/cm", 0.08, 0.2),
+    ("VibrationM", "bearing vibration", "mm/s", 0.6, 2.4),
 )
-_GAUGE = _signals(("PressureAI", "cold cathode pressure", "nTorr", 0.2, 1.4), ("StatusBI", "gauge status", "", 1, 1))
+_GAUGE = _signals(("PressureM", "cold cathode pressure", "nTorr", 0.2, 1.4), ("StatusBI", "gauge status", "", 1, 1))
 _VALVE = _signals(
     ("OpenBI", "open limit switch", "", 1, 1),
-    ("AirPressAI", "air supply pressure", "psi", 78, 92),
+    ("AirPressM", "air supply pressure", "psi", 78, 92),
     ("CmdBO", "open command", "", 0, 1),
 )
 _COMPUTER = _signals(

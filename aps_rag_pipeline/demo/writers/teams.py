@@ -86,7 +86,7 @@ def message_json(thread: Thread, index: int, message: Message) -> dict[str, Any]
     body = "" if message.deleted else f"<p>{_linked(message.html)}</p>"
     if message.image and not message.deleted:
         place = f"teams/t/channels/{thread.channel}/messages/{number}/hostedContents/{content_id(thread, index)}"
-        body += f'<img alt="screenshot" src="https://graph.microsoft.com/v1.0/{place}/$value" width="860">'
+        body += f'<img alt="screenshot" src="https://graph.microsoft.com/v1.0/{place}/$value" width="900">'
     base = f"https://teams.microsoft.com/l/message/19%3A{thread.channel}%40thread.tacv2/{number}"
     return {
         "id": str(number),
