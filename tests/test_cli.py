@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.small_facility import Facility
 
 from aps_rag_pipeline.settings import Settings, SettingsError
+from tests.small_facility import Facility
 
 AWKWARD = "log book, süd (alt) 2026"
 

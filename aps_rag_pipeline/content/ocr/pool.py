@@ -99,7 +99,7 @@ class _Reader:
         watch = _Watch(process, self._silence)
         try:
             assert process.stdin is not None
-            process.stdin.write(msgspec.json.encode(job).decode() + "\n")
+            process.stdin.write(msgspec.json.encode(job, enc_hook=str).decode() + "\n")
             process.stdin.flush()
             answer = self._answer(process, watch)
         except (OSError, ValueError):  # the pipe broke, or was closed

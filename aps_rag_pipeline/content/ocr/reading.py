@@ -14,6 +14,7 @@ from PIL import Image
 
 from aps_rag_pipeline.content.ocr import engine, pictures
 from aps_rag_pipeline.content.ocr.engine import OCR_VERSION, Word
+from aps_rag_pipeline.content.ocr.repair import repaired
 from aps_rag_pipeline.settings import Limits
 from aps_rag_pipeline.sources.base import UnreadableError
 
@@ -211,7 +212,7 @@ def _result(found: list[Word], layout: int) -> OcrResult:
     confidence = _mean([word for word in found if _has_letters(word)])
     if confidence < _PICTURE:
         return OcrResult("", round(confidence, 1), 0, _engine(), dropped=len(found))
-    kept = [word for word in found if _is_kept(word)]
+    kept = [word._replace(text=repaired(word.text)) for word in found if _is_kept(word)]
     lines = _rows(kept) if layout == _SCREEN else _paragraphs(kept)
     return OcrResult("\n".join(lines), round(_mean(kept), 1), len(kept), _engine(), dropped=len(found) - len(kept))
 

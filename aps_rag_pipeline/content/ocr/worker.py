@@ -35,7 +35,7 @@ def beat() -> None:
 
 def main() -> None:
     limits = Limits.model_validate_json(sys.argv[1])
-    decoder = msgspec.json.Decoder(OcrJob)
+    decoder = msgspec.json.Decoder(OcrJob, dec_hook=lambda kind, value: kind(value))
     for line in sys.stdin:
         print(msgspec.json.encode(read(decoder.decode(line), limits)).decode(), flush=True)
 
