@@ -14,7 +14,7 @@ _READING = re.compile(
 _SLIPS = (
     (re.compile(r"[‘'’]"), ""),  # specks
     (re.compile(r"(?<=\w);(?=\w)"), ":"),
-    (re.compile(r"\$(?=\d)"), "S"),  # a sector
+    (re.compile(r"S?\$(?=\d)"), "S"),  # a sector
     (re.compile(r"(?<=[a-z])A[l1|]\b"), "AI"),  # the suffixes of analog and binary signals
     (re.compile(r"(?<=[a-z])B[l1|]\b"), "BI"),
     (re.compile(r"(?<=[a-z])([AB])0\b"), r"\1O"),

