@@ -322,3 +322,26 @@ def test_another_chunking_redoes_chunks_and_keeps_every_record(facility: Facilit
     assert all(found == keys for found in facility.everywhere().values())
     with releases.open_release(facility.home) as release:
         assert release.manifest.counts["chunks"] == release.chunks().count_rows() > 35
+
+
+def edges_of(facility: Facility) -> set[tuple[str, str, str]]:
+    with releases.open_release(facility.home) as release:
+        rows = release.table("edges").to_arrow().select(["src", "relation", "dst"]).to_pylist()
+        return {(row["src"], row["relation"], row["dst"]) for row in rows}
+
+
+def test_references_follow_the_records_they_mean_as_those_come_and_go(facility: Facility) -> None:
+    facility.log["shift-1"][100] = "Pump current high again, see WRQ:20999 and log 501"
+    facility.write().sync()
+    assert not {edge for edge in edges_of(facility) if edge[2] in ("WRQ:20999", "BELY:501") and edge[0] != edge[2]} - {
+        ("BELY:100", "REFERENCES", "BELY:501")
+    }
+    facility.requests["20999"] = {"title": "Pump", "description": "entered after the log entry"}
+    facility.write().sync()
+    assert ("BELY:100", "REFERENCES", "WRQ:20999") in edges_of(facility)
+    del facility.requests["20999"]
+    _, applied, _ = facility.write().sync()
+    assert counts(applied)["removed"] == 1
+    assert ("BELY:100", "REFERENCES", "WRQ:20999") not in edges_of(facility)
+    with releases.open_release(facility.home) as release:
+        assert "WRQ:20999" not in release.table("nodes").to_arrow()["key"].to_pylist()

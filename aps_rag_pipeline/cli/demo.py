@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aps_rag_pipeline.cli.common import EXIT_USAGE, JsonOption, console, fail, load_settings, print_json
+from aps_rag_pipeline.cli.common import EXIT_USAGE, JsonOption, console, fail, load_settings, print_json, table
+
+if TYPE_CHECKING:
+    from aps_rag_pipeline.demo.score import ScoreTable
 
 app = typer.Typer(no_args_is_help=True)
 OutOption = Annotated[Path, typer.Option("--out", help="Folder of the demo facility.")]
@@ -68,7 +71,6 @@ def score(out: OutOption = Path("demo"), as_json: JsonOption = False) -> None:
     """Ask the planted questions and compare with the planted truth."""
     import msgspec
 
-    from aps_rag_pipeline.demo.score import render
     from aps_rag_pipeline.demo.score import score as score_answers
     from aps_rag_pipeline.demo.truth import load_truth
     from query import Corpus
@@ -87,4 +89,19 @@ def score(out: OutOption = Path("demo"), as_json: JsonOption = False) -> None:
     if as_json:
         print_json(msgspec.to_builtins(result))
     else:
-        console().print(render(result))
+        _show_score(result)
+
+
+def _show_score(result: ScoreTable) -> None:
+    shown = table("questions", "", "Hit@1", "Hit@5", "MRR", "answered", "nuggets", "cites gold")
+    for row in (*result.types, result.all):
+        figures = (row.hit_1, row.hit_5, row.mrr, row.answered, row.nuggets, row.cited)
+        shown.add_row(row.type, str(row.questions), *(f"{figure:.3f}" for figure in figures))
+    names = table("identifiers", "", "right record first")
+    for kind in result.identifiers:
+        names.add_row(kind.kind, str(kind.identifiers), f"{kind.first:.3f}")
+    console().print(shown, names)
+    typer.echo(
+        f"{result.unanswerable} unanswerable questions: refusal precision {result.refusal_precision:.3f}, "
+        f"recall {result.refusal_recall:.3f}"
+    )

@@ -44,7 +44,7 @@ def read_screen(text: str) -> Screen:
     own = [element for element in (match.group(1) for match in _ELEMENT.finditer(text)) if "textix" in element]
     top = min(own, key=_height, default="")
     texts = _distinct(word for word in _values(_TEXT, top + "\n" + text) if word.lower() not in _SETTINGS)
-    title = next(_values(_TEXT, top), "")
+    title = next(iter(_values(_TEXT, top)), "")
     this = re.search(r"^file\s*\{\s*name" + _VALUE, text)
     related = _distinct(_values(_SCREEN, text if this is None else text[this.end() :]))
     return Screen(title, texts, _distinct(_values(_CHANNEL, text)), related)

@@ -53,7 +53,7 @@ create index attachments_sha on attachments (sha256);
 
 create table ocr (
   sha256 text not null, page integer not null, language text not null, engine text not null,
-  text text not null, confidence real not null, error text, primary key (sha256, page, language)
+  text text not null, confidence real not null, error text, retry_at text, primary key (sha256, page, language)
 ) without rowid;
 
 create table passages (
@@ -82,6 +82,9 @@ create table nodes (
   changeset integer not null, removed integer not null default 0
 ) without rowid;
 create index nodes_changeset on nodes (changeset);
+
+create table asked (rid integer not null, target text not null, primary key (rid, target)) without rowid;
+create index asked_target on asked (target);
 
 create table edges (
   edge_id text primary key, rid integer not null, src text not null, relation text not null, dst text not null,

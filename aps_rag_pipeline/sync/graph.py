@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from aps_rag_pipeline.knowledge.entities import EdgeEvidence, NodeMention
+from aps_rag_pipeline.knowledge.entities import EdgeEvidence, NodeMention, settle
 from aps_rag_pipeline.knowledge.structure import EXTRACTOR, extract
 from aps_rag_pipeline.records import KEY_PREFIX
 from aps_rag_pipeline.stores.catalog import Catalog, marks
@@ -32,7 +32,11 @@ def build_graph(workspace: Workspace) -> StageReport:
     for name in (NODES, EDGES):
         tables.table(name, SCHEMAS[name])
 
-    def work(changed: list[ChangedRecord]) -> Counter[str]:
+    known = catalog.value("select 1 from stages where stage = ?", (GRAPH,)) is not None
+    before = 0 if missing else catalog.applied(GRAPH, EXTRACTOR)
+
+    def work(batch: list[ChangedRecord]) -> Counter[str]:
+        changed = batch + _referring(catalog, batch, before)
         counts: Counter[str] = Counter(changed=len(changed))
         rids = [record.rid for record in changed]
         with catalog.transaction():
@@ -47,8 +51,18 @@ def build_graph(workspace: Workspace) -> StageReport:
         counts["edges"] = _replace(tables, EDGES, "edge_id", edge_ids, _edge_rows(catalog, rids))
         return counts
 
-    known = catalog.value("select 1 from stages where stage = ?", (GRAPH,)) is not None
     return run_stage(workspace, GRAPH, EXTRACTOR, work, start_over=missing and known, batch=_BATCH)
+
+
+def all_nodes(catalog: Catalog) -> Iterator[rows.Row]:
+    """Every node, read as it is consumed."""
+    yield from _node_rows(catalog, [r["node_id"] for r in catalog.rows("select node_id from nodes where removed = 0")])
+
+
+def all_edges(catalog: Catalog) -> Iterator[rows.Row]:
+    """Every edge, read as it is consumed."""
+    rids = catalog.rows("select distinct rid from edges where removed = 0")
+    yield from _edge_rows(catalog, [r["rid"] for r in rids])
 
 
 def nodes_after(catalog: Catalog, changeset: int) -> tuple[list[rows.Row], list[str]]:
@@ -70,39 +84,86 @@ def _extract(
 ) -> tuple[list[tuple[int, NodeMention]], list[tuple[int, EdgeEvidence]]]:
     mentions: list[tuple[int, NodeMention]] = []
     edges: list[tuple[int, EdgeEvidence]] = []
+    asked: list[tuple[int, str]] = []
     for record, body in bodies(catalog, changed):
         if not body.access:
             continue
         ids = catalog.rows("select passage_id from passages where rid = ? order by ordinal", (record.rid,))
-        nodes, stated = extract(body, record.key, [r["passage_id"] for r in ids], _resolver(catalog, record))
+        resolver = _Resolver(catalog, record)
+        nodes, stated = extract(body, record.key, [r["passage_id"] for r in ids], resolver)
+        asked.extend((record.rid, target) for target in resolver.targets)
         mentions.extend((record.rid, node) for node in nodes)
         edges.extend((record.rid, edge) for edge in stated)
+    catalog.connection.executemany("delete from asked where rid = ?", ((record.rid,) for record in changed))
+    catalog.connection.executemany("insert or ignore into asked values (?, ?)", asked)
     return mentions, edges
 
 
-def _resolver(catalog: Catalog, asking: ChangedRecord) -> Any:
-    """Finds the citation key of a stated reference: in the asking feed first, then where only one record has the id."""
-    by_kind = {
-        "work_request": "work_requests", "downtime": "downtime", "log_entry": "bely", "document": "icms",
-        "chat": "teams", "wiki": "wiki", "process_variable": "epics",
-    }  # fmt: skip
+def _referring(catalog: Catalog, batch: list[ChangedRecord], before: int) -> list[ChangedRecord]:
+    """Records that did not move themselves but refer to one that did: it may have come, gone, or changed its key.
 
-    def resolve(kind: str, target: str) -> str | None:
+    What moved after `before` is extracted in this run anyway, when everything that it may refer to is in the catalog.
+    """
+    ids = catalog.rows(f"select id, key from records where rid in ({marks(batch)})", [record.rid for record in batch])
+    targets = sorted({name for row in ids for name in (row["id"], row["key"])})
+    found: dict[int, ChangedRecord] = {}
+    for start in range(0, len(targets), _BATCH):
+        some = targets[start : start + _BATCH]
+        for r in catalog.rows(
+            "select r.rid, r.key, r.source, r.feed from asked a join records r on r.rid = a.rid "
+            f"where a.target in ({marks(some)}) and r.removed = 0 and r.changeset <= ?",
+            (*some, before),
+        ):
+            found[r["rid"]] = ChangedRecord(r["rid"], r["key"], r["source"], r["feed"], False)
+    return list(found.values())
+
+
+_SOURCE_OF_KIND = {
+    "work_request": "work_requests",
+    "downtime": "downtime",
+    "log_entry": "bely",
+    "document": "icms",
+    "chat": "teams",
+    "wiki": "wiki",
+    "process_variable": "epics",
+}
+#: References that mean a record of the asking source before any other: a manual's chapter, a reply's thread.
+_WITHIN_A_SOURCE = ("document", "file", "parent", "reply_to", "supersedes")
+_SOURCE_OF_PREFIX = {prefix: source for source, prefix in KEY_PREFIX.items()}
+
+
+class _Resolver:
+    """Finds the citation key of a stated reference, and notes what was asked for.
+
+    A record of the asking source goes first where the kind leaves it open, then one of the asking feed; otherwise a
+    reference means a record only when just one can be meant.
+    """
+
+    def __init__(self, catalog: Catalog, asking: ChangedRecord) -> None:
+        self._catalog = catalog
+        self._asking = asking
+        self.targets: set[str] = set()
+
+    def __call__(self, kind: str, target: str) -> str | None:
         prefix, _, rest = target.partition(":")
-        source = next((s for s, p in KEY_PREFIX.items() if p == prefix.upper() and rest), by_kind.get(kind))
-        if source is None:
-            source, rest = asking.source, target
-        elif source not in KEY_PREFIX or KEY_PREFIX[source] != prefix.upper():
-            rest = target
-        found = catalog.rows(
-            "select key, feed from records where source = ? and id = ? and removed = 0 limit 10", (source, rest)
-        ) or catalog.rows("select key, feed from records where key = ? and removed = 0", (target,))
-        own = [r["key"] for r in found if r["feed"] == asking.feed]
-        if own or len(found) == 1:
-            return str(own[0] if own else found[0]["key"])
-        return None
+        named = _SOURCE_OF_PREFIX.get(prefix.upper()) if rest else None
+        self.targets |= {target, rest} if named else {target}
+        found = self._catalog.rows("select key, feed from records where key = ? and removed = 0", (target,))
+        if not found and named is not None:
+            found = self._by_id(named, rest)
+        if not found and kind in _WITHIN_A_SOURCE:
+            found = self._by_id(self._asking.source, target)
+        if not found and kind in _SOURCE_OF_KIND:
+            found = self._by_id(_SOURCE_OF_KIND[kind], target)
+        own = [str(r["key"]) for r in found if r["feed"] == self._asking.feed]
+        if own:
+            return own[0]
+        return str(found[0]["key"]) if len(found) == 1 else None
 
-    return resolve
+    def _by_id(self, source: str, record_id: str) -> list[Any]:
+        return self._catalog.rows(
+            "select key, feed from records where source = ? and id = ? and removed = 0 limit 10", (source, record_id)
+        )
 
 
 def _mentions(catalog: Catalog, rids: list[int]) -> list[Any]:
@@ -138,21 +199,22 @@ def _refresh_nodes(catalog: Catalog, node_ids: list[str]) -> None:
     for start in range(0, len(node_ids), _BATCH):
         some = node_ids[start : start + _BATCH]
         labels: dict[str, set[str]] = {}
-        first: dict[str, Any] = {}
+        mentions: dict[str, list[NodeMention]] = {}
         for row in catalog.connection.execute(
-            "select m.node_id, m.type, m.name, m.key, r.access from mentions m join records r on r.rid = m.rid "
-            f"where r.removed = 0 and m.node_id in ({marks(some)}) order by m.key is null, m.name, m.rid",
+            "select distinct m.node_id, m.type, m.name, m.key, r.access from mentions m "
+            f"join records r on r.rid = m.rid where r.removed = 0 and m.node_id in ({marks(some)})",
             some,
         ):
-            first.setdefault(row["node_id"], row)
+            mentions.setdefault(row["node_id"], []).append(NodeMention(*row[:4]))
             labels.setdefault(row["node_id"], set()).update(json.loads(row["access"]))
         for node_id in some:
-            if node_id not in first:
+            if node_id not in mentions:
                 catalog.connection.execute(
                     "update nodes set removed = 1, changeset = ? where node_id = ? and removed = 0", (target, node_id)
                 )
                 continue
-            new = (*(first[node_id][c] for c in ("type", "name", "key")), json.dumps(sorted(labels[node_id])))
+            node = settle(mentions[node_id])
+            new = (str(node.type), node.name, node.key, json.dumps(sorted(labels[node_id])))
             catalog.connection.execute(
                 "insert into nodes values (?, ?, ?, ?, ?, ?, 0) on conflict do update set type = excluded.type, "
                 "name = excluded.name, key = excluded.key, access = excluded.access, removed = 0, "

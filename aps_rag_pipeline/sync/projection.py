@@ -5,7 +5,7 @@ from __future__ import annotations
 from aps_rag_pipeline.stores.bolt_server import address_for
 from aps_rag_pipeline.stores.catalog import Catalog
 from aps_rag_pipeline.stores.graph import GraphChanges, sync_projection
-from aps_rag_pipeline.sync.graph import edges_after, nodes_after
+from aps_rag_pipeline.sync.graph import all_edges, all_nodes, edges_after, nodes_after
 from aps_rag_pipeline.sync.names import GRAPH, PROJECTION, PROJECTION_VERSION
 from aps_rag_pipeline.sync.workspace import StageReport, Workspace
 
@@ -32,8 +32,8 @@ def project(workspace: Workspace) -> StageReport:
         address,
         workspace.home,
         applied or None,
-        (row for row in nodes_after(catalog, 0)[0]),
-        (row for row in edges_after(catalog, 0)[0]),
+        all_nodes(catalog),
+        all_edges(catalog),
         GraphChanges(target, nodes, removed_nodes, edges, removed_edges),
     )
     report.counts.update(

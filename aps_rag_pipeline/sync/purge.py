@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from datetime import UTC, datetime
 
-from aps_rag_pipeline.stores import sparse
+from aps_rag_pipeline.stores import bolt_server, sparse
 from aps_rag_pipeline.stores.bolt import GraphError
 from aps_rag_pipeline.stores.catalog import Catalog, iso
 from aps_rag_pipeline.stores.lock import WriterLock
@@ -76,6 +76,8 @@ def _rewrite(workspace: Workspace) -> None:
 
 def _purge_projection(workspace: Workspace) -> None:
     try:
+        # Names of deleted nodes linger in the small server's own files: it starts empty.
+        bolt_server.wipe(workspace.home)
         reached = NO_SERVER not in project(workspace).notices
     except GraphError as error:
         log.warning("the projection still holds what was purged, until it is built anew: %s", error)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 
 from aps_rag_pipeline.content import masking, ocr
 from aps_rag_pipeline.content.chunks import CHUNKS_VERSION, Chunker, text_hash
 from aps_rag_pipeline.content.passages import PASSAGES_VERSION, Passage, cut
 from aps_rag_pipeline.records import Attachment, Record, decode_record
-from aps_rag_pipeline.stores.catalog import Catalog, from_iso, marks, pack, unpack
+from aps_rag_pipeline.stores.catalog import Catalog, from_iso, iso, marks, pack, unpack
 from aps_rag_pipeline.sync.model import ConfiguredModel
 from aps_rag_pipeline.sync.names import CHUNKS, OCR, PASSAGES
 from aps_rag_pipeline.sync.workspace import ChangedRecord, StageReport, Workspace, run_stage, touch
@@ -56,6 +57,7 @@ def read_pictures(workspace: Workspace) -> StageReport:
             counts["pictures_not_read"] += len(new)
         return counts
 
+    _retry_pictures(catalog)
     report = run_stage(workspace, OCR, engine or "none", work)
     if engine is None and report.counts["pictures_not_read"]:
         report.notices.append(
@@ -67,9 +69,24 @@ def read_pictures(workspace: Workspace) -> StageReport:
 
 def _is_read(catalog: Catalog, key: tuple[str, int, str], engine: str | None) -> bool:
     found = catalog.value(
-        "select engine from ocr where sha256 = ? and page = ? and language = ? and error is null", key
+        "select engine from ocr where sha256 = ? and page = ? and language = ? and retry_at is null", key
     )
     return found is not None and found == engine
+
+
+def _retry_pictures(catalog: Catalog) -> None:
+    """Bring back the records of pictures that failed for a passing reason, once their time has come."""
+    due = [
+        row["rid"]
+        for row in catalog.rows(
+            "select distinct a.rid from ocr o join attachments a on a.sha256 = o.sha256 "
+            "join records r on r.rid = a.rid where o.retry_at <= ? and r.removed = 0",
+            (iso(datetime.now(UTC)),),
+        )
+    ]
+    if due:
+        with catalog.transaction():
+            touch(catalog, due, "a picture is due again", catalog.new_changeset("ocr retry"))
 
 
 def _recognise(
@@ -79,24 +96,27 @@ def _recognise(
     counts: Counter[str],
 ) -> None:
     catalog, limits, blobs = workspace.catalog, workspace.settings.limits, workspace.home.blobs
-    target = catalog.changeset()
+    target, pause = catalog.changeset(), timedelta(hours=limits.retry_hours)
     jobs = [
         ocr.OcrJob(sha256, blobs.path(sha256), attachment.media_type, page, language)
         for (sha256, page, language), (attachment, _) in new.items()
     ]
     results = ocr.recognise(jobs, limits)
     for job, result in workspace.progress.track(results, "reading pictures", len(jobs)):
-        failed = isinstance(result, ocr.OcrFailure)
-        text, hidden = ("", 0) if failed else masking.mask(result.text)
         counts["changed"] += 1
-        counts["pictures_failed" if failed else "pictures_read" if text.strip() else "pictures_without_text"] += 1
-        counts["masked_credentials"] += hidden
         key = (job.sha256, job.page, job.language)
+        row: tuple[object, ...]
+        if isinstance(result, ocr.OcrFailure):
+            counts["pictures_failed"] += 1
+            retry_at = None if result.permanent else iso(datetime.now(UTC) + pause)
+            row = (*key, engine, "", 0.0, result.reason, retry_at)
+        else:
+            text, hidden = masking.mask(result.text)
+            counts["pictures_read" if text.strip() else "pictures_without_text"] += 1
+            counts["masked_credentials"] += hidden
+            row = (*key, engine, text, result.confidence, None, None)
         with catalog.transaction() as connection:
-            connection.execute(
-                "insert or replace into ocr values (?, ?, ?, ?, ?, ?, ?)",
-                (*key, engine, text, 0.0 if failed else result.confidence, result.reason if failed else None),
-            )
+            connection.execute("insert or replace into ocr values (?, ?, ?, ?, ?, ?, ?, ?)", row)
             touch(catalog, new[key][1], "a picture was read", target)
 
 
