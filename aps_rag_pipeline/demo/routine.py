@@ -12,6 +12,8 @@ from aps_rag_pipeline.demo.phrases import Bank, table
 
 #: Share of routine entries that sound like an incident but are a nuisance at another place.
 _NEAR_MISS = 0.08
+#: Shares of routine entries with a remark behind and a word before.
+_TAIL, _LEAD = 0.4, 0.25
 _STATUS = (("Completed", 0.7), ("In Progress", 0.12), ("Approved", 0.1), ("Cancelled", 0.08))
 
 
@@ -63,7 +65,7 @@ class Routine:
             minute = self._free(rng, shift.first_minute, shift.first_minute + SHIFT_MINUTES, taken)
             if minute is None:
                 break
-            entry = Entry(minute, rng.choice(self.facility.operators), self._entry_text(rng))
+            entry = Entry(minute, rng.choice(self.facility.operators), self._entry_text(rng, minute))
             for _ in range(rng.choices((0, 1, 2), (70, 22, 8))[0]):
                 at_minute = self._free(rng, minute + 1, shift.first_minute + SHIFT_MINUTES, taken)
                 if at_minute is not None:
@@ -84,7 +86,7 @@ class Routine:
             taken.add(found)
         return found
 
-    def _entry_text(self, rng: random.Random) -> str:
+    def _entry_text(self, rng: random.Random, minute: int) -> str:
         if rng.random() < _NEAR_MISS:
             mode = rng.choice(self.modes)
             device = rng.choice(self.by_kind[mode["kind"]])
@@ -92,7 +94,14 @@ class Routine:
                 slots = {**self.slots(rng, device), "value": number(rng, *mode["value"])}
                 symptom = self.bank.say(rng, self.bank.of(mode["symptom"]), slots, 0.9)
                 return f"{symptom}. {self.say(rng, 'nuisance', device, 0.8)}"
-        return self.say(rng, "log", rng.choice(self.devices), 0.9)
+        device = rng.choice(self.devices)
+        text = self.say(rng, "log", device, 0.9)
+        if rng.random() < _TAIL:
+            text = text.rstrip(".") + self.say(rng, "log_tail", device, 0.8)
+        if rng.random() < _LEAD:
+            clock = {"clock": f"{at(minute):%H:%M}"}
+            text = self.bank.say(rng, self.bank.phrases("routine", "log_lead"), clock) + text
+        return text
 
     def request(self, slot: int) -> WorkRequest:
         rng = self.facility.rng("request", slot, self.bank.side)
