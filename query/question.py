@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
+from aps_rag_pipeline.knowledge import identifiers
 from aps_rag_pipeline.records import KEY_PREFIX
 from aps_rag_pipeline.stores.tables import PASSAGES, RECORDS
 from query import answering, expansion, fusion, lookup, retrieval
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 NEAREST = 5
 _PREFIXES = frozenset(KEY_PREFIX.values())
 _SOURCE_OF = {prefix: source for source, prefix in KEY_PREFIX.items()}
+#: Sources that tell of times before their own.
+_TELLING = ("icms", "wiki", "sdds_docs", "code", "epics")
 _FOCUS_WEIGHTS = {"dense": 0.5, "sparse": 0.5}
 
 
@@ -84,16 +87,24 @@ class Question:
 
     def _retrieve(self) -> retrieval.Channels:
         """The channels within the time that the question names, if anything is found there; else without it."""
-        window = self.understanding.window
-        if not self.understanding.text:
+        asked, window = self.understanding, self.understanding.window
+        if not asked.text:
             return retrieval.Channels()
-        if window is not None and self.filters.since is None and self.filters.until is None:
-            found = self._channels(replace(self.filters, since=window.start, until=window.end))
-            if self._remains(found):
-                self.filters = replace(self.filters, since=window.start, until=window.end)
-                self.understanding = msgspec.structs.replace(self.understanding, window_applied=True)
-                return found
-        return self._channels(self.filters)
+        words = answering.question_words(asked)
+        if window is None or self.filters.since is not None or self.filters.until is not None:
+            return self._channels(self.filters, words)
+        within = replace(self.filters, since=window.start, until=window.end)
+        inside = self._channels(within, words)
+        if not self._remains(inside):
+            return self._channels(self.filters, [*words, window.phrase])
+        if asked.told_later:
+            # What tells of a period afterwards names it; what was written during it are the events themselves.
+            everywhere = self._channels(self.filters, [*words, window.phrase], window.phrase)
+            events = self._channels(replace(within, without=_TELLING), words)
+            return everywhere.joined(events, "period")
+        self.filters = within
+        self.understanding = msgspec.structs.replace(asked, window_applied=True)
+        return inside
 
     def _remains(self, found: retrieval.Channels) -> bool:
         """Whether a window holds anything about the subject: a record that shares an identifier or words with it."""
@@ -103,23 +114,23 @@ class Question:
         # What happened then is about whatever happened then, in whatever words it was told.
         return bool(found if asked.intent == "time" or not asked.words else found.ranked.get("sparse"))
 
-    def _channels(self, filters: Filters) -> retrieval.Channels:
+    def _channels(self, filters: Filters, said: Sequence[str], phrase: str = "") -> retrieval.Channels:
         index, asked = self.snapshot.index, self.understanding
-        words = " ".join(answering.question_words(asked)) or asked.text
+        words = " ".join(said) or asked.text
         found: dict[str, list[retrieval.Found]] = {}
         own = 0
         if self.mode == "hybrid" and asked.identifiers:
             found["exact"], own = retrieval.exact_channel(index, asked.identifiers, words, filters)
         if self.mode in ("hybrid", "sparse"):
-            found["sparse"] = retrieval.capped(lambda f, n: index.words(words, f, n), filters)
+            found["sparse"] = retrieval.capped(lambda f, n: index.words(words, f, n, phrase=phrase), filters)
         if self.mode in ("hybrid", "dense"):
             table = self.snapshot.release.chunks()
             found["dense"] = retrieval.capped(lambda f, n: retrieval.dense(table, self.vector, f, n), filters)
         if self.mode == "hybrid" and not is_bare(asked):
-            found["focus"] = self._focus(words, filters)
+            found["focus"] = self._focus(said, filters)
         return retrieval.collect(found, found.get("exact", [])[:own])
 
-    def _focus(self, words: str, filters: Filters) -> list[retrieval.Found]:
+    def _focus(self, said: Sequence[str], filters: Filters) -> list[retrieval.Found]:
         """Chunks about the thing or place that the question names, ranked by words and meaning among themselves."""
         index, release = self.snapshot.index, self.snapshot.release
         place = None
@@ -131,7 +142,10 @@ class Question:
         members = index.members(within, filters, retrieval.FOCUS_DEPTH)
         if not members:
             return []
-        by_words = index.words(words, filters, retrieval.DEPTH, within)
+        # What all of them have in common tells none of them from another.
+        common = set(place.name.split()) if place is not None else set(self.understanding.identifiers)
+        rest = " ".join(word for word in said if word.lower() not in common)
+        by_words = index.words(rest, filters, retrieval.DEPTH, within)
         by_meaning = retrieval.dense(
             release.chunks(), self.vector, filters, retrieval.DEPTH, [hit.chunk_id for hit in members]
         )
@@ -147,9 +161,26 @@ class Question:
         priors = {} if self.filters.sources else fusion.PRIORS[asked.intent]
         if self.weights is None and priors:
             scores = fusion.preferred(scores, lambda item: _prior(item, priors, asked.sources))
+        if self.weights is None and asked.intent in fusion.SUPPORT:
+            scores = self._supported(scores, fusion.SUPPORT[asked.intent])
         first = self.channels.own if is_bare(self.understanding) else []
         order = fusion.protect(list(scores), self.channels.ranked.get("exact", []), first)
         return [(passage_id, scores[passage_id]) for passage_id in order]
+
+    def _supported(self, scores: dict[str, float], share: float) -> dict[str, float]:
+        best = list(scores)[: fusion.SUPPORT_DEPTH]
+        named = {
+            passage_id: {
+                token
+                for token in identifiers.find(f"{passage.record.title}\n{passage.text}")
+                if ":" in token or not token.isdigit()
+            }
+            for passage_id, passage in self.shelf.passages(best).items()
+        }
+        index = self.snapshot.index
+        return fusion.supported(
+            scores, named, retrieval.key_of, lambda token: index.mentions(token) > fusion.TOO_COMMON, share
+        )
 
     def hits(self, k: int) -> list[Hit]:
         best: dict[str, tuple[str, float]] = {}

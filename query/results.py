@@ -38,6 +38,7 @@ class Understanding(Result, frozen=True):
     sources: list[str] = []  # kinds of record the wording points at; a preference, not a filter
     window: Window | None = None  # time phrase in the question
     window_applied: bool = False  # whether that phrase limited what was searched
+    told_later: bool = False  # whether records from after that time may tell of it: reports, late entries
 
 
 class Hit(Result, frozen=True):

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -37,6 +38,8 @@ SOURCE_CAP = 40
 OWN_CHUNKS = 3
 #: A hit for each identifier counts more than any sum of word scores.
 _IDENTIFIER_SCORE = 1_000.0
+#: A phrase counts so much more than its words, and may have so many words more in between.
+_PHRASE, _PHRASE_SLOP = 2.0, 2
 #: So many chunks about a place or an identifier are compared with a question.
 FOCUS_DEPTH = 1_000
 #: How closely an IVF index is searched; without an index these say nothing.
@@ -79,7 +82,11 @@ def capped(fetch: Fetch, filters: Filters, depth: int = DEPTH, cap: int = SOURCE
         if not crowded:
             break
         full += crowded
-        more = fetch(replace(filters, without=full), depth - cap * len(full)) if depth > cap * len(full) else []
+        more = (
+            fetch(replace(filters, without=filters.without + full), depth - cap * len(full))
+            if depth > cap * len(full)
+            else []
+        )
         found |= {hit.chunk_id: hit for hit in more}
     taken: Counter[str] = Counter()
     kept: list[Found] = []
@@ -105,13 +112,19 @@ class SparseIndex:
             shutil.rmtree(self._copy, ignore_errors=True)
             self._copy = None
 
-    def words(self, text: str, filters: Filters, limit: int, within: tantivy.Query | None = None) -> list[Found]:
-        """Chunks that share words with a text; `within` narrows to the chunks that another query holds."""
+    def words(
+        self, text: str, filters: Filters, limit: int, within: tantivy.Query | None = None, phrase: str = ""
+    ) -> list[Found]:
+        """Chunks that share words with a text, more so where they hold `phrase` nearly as it stands; `within` narrows
+        to the chunks that another query holds."""
         from tantivy import Occur, Query
 
         query = self._words(text)
         if query is None:
             return []
+        if " " in (together := _plain(phrase)):
+            near = self._index.parse_query(f'"{together}"~{_PHRASE_SLOP}', ["text"])
+            query = Query.boolean_query([(Occur.Should, query), (Occur.Should, Query.boost_query(near, _PHRASE))])
         if within is not None:
             query = Query.boolean_query([(Occur.Must, query), (Occur.Must, Query.const_score_query(within, 0.0))])
         return self._search(query, filters, limit)
@@ -163,6 +176,10 @@ class SparseIndex:
     def frequency(self, stem: str) -> int:
         """Number of chunks with a stem."""
         return int(self._searcher.doc_freq("text", stem))
+
+    def mentions(self, identifier: str) -> int:
+        """Number of chunks that hold an identifier (normal form)."""
+        return int(self._searcher.doc_freq("mentions", identifier))
 
     @property
     def size(self) -> int:
@@ -268,6 +285,17 @@ class Channels:
 
     def __bool__(self) -> bool:
         return any(self.ranked.values())
+
+    def joined(self, narrow: Channels, name: str) -> Channels:
+        """These channels with one more: what was found by words or meaning in a narrower search."""
+        lists = [narrow.ranked[channel] for channel in ("sparse", "dense") if channel in narrow.ranked]
+        mixed = [item for rank in zip_longest(*lists) for item in rank if item is not None]
+        return Channels(
+            ranked={**self.ranked, name: list(dict.fromkeys(mixed))[:DEPTH]},
+            own=self.own,
+            similarity=narrow.similarity | self.similarity,
+            chunk=narrow.chunk | self.chunk,
+        )
 
 
 def collect(channels: dict[str, list[Found]], own: Sequence[Found]) -> Channels:

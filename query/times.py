@@ -100,7 +100,7 @@ def find_window(
     """The stretch of time that a question is about; None where it names none. `now` is an aware time."""
     local = now.astimezone(zone).replace(tzinfo=None)
     spans = _spans(text, local, day_first)
-    shift = _shift(text, shifts)
+    shift = _shift(text, shifts, dated=bool(spans))
     if shift is not None:
         span = _of_shift(shift, spans[0] if spans else None, local)
         places = ((span.at, span.to), *((s.at, s.to) for s in spans[:1]))
@@ -318,11 +318,15 @@ class _Shift:
     to: int
 
 
-def _shift(text: str, shifts: Sequence[ShiftLike]) -> _Shift | None:
-    """The shift that a text names ("owl shift"), with its hours."""
+def _shift(text: str, shifts: Sequence[ShiftLike], dated: bool) -> _Shift | None:
+    """The shift that a text names ("owl shift"), with its hours. Beside a date its name alone may do ("during owl")."""
     starts = sorted((time.fromisoformat(shift.start), shift.name) for shift in shifts)
     for place, (start, name) in enumerate(starts):
-        match = re.search(rf"\b{re.escape(name)}(?:\s+shift|s)\b", text, re.IGNORECASE)
+        own = re.escape(name)
+        pattern = rf"\b{own}(?:[\s-]+(?:shift|crew|watch)|s)\b"
+        if dated:
+            pattern += rf"|\bduring\s+(?:the\s+)?{own}\b" + ("" if name.lower() == "day" else rf"|\b{own}\b")
+        match = re.search(pattern, text, re.IGNORECASE)
         if match:
             return _Shift(start, starts[(place + 1) % len(starts)][0], match.start(), match.end())
     return None

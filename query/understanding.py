@@ -10,6 +10,7 @@ from typing import Protocol
 from zoneinfo import ZoneInfo
 
 from aps_rag_pipeline.knowledge import identifiers
+from query.places import numbered
 from query.results import Intent, Understanding
 from query.times import ShiftLike, find_window
 from query.words import STOPWORDS, content_words
@@ -29,7 +30,8 @@ _SOURCE_WORDS: dict[str, re.Pattern[str]] = {
         "icms": r"documents?|papers?|publications?|preprint|reports?|manuscript|icms|technical\s+note|arxiv|doi",
         "work_requests": r"work\s+(?:request|order)s?|wrq?s?|tickets?|maintenance\s+request",
         "teams": r"chat(?:s|ted)?|teams|messages?|threads?|screenshots?|channel\s+(?:said|discussed)|posted",
-        "downtime": r"downtimes?|outages?|beam\s+(?:loss|lost|dump|trip)s?|lost\s+beam|beam\s?time",
+        "downtime": r"downtimes?|outages?|beam\s+(?:loss|lost|dump|trip)s?|lost\s+beam|beam\s?time|"
+        r"(?:stop(?:s|ped)?|interrupt(?:s|ed)?|took|takes?)\s+(?:the\s+|our\s+)?beam|no\s+beam|beam\s+(?:down|off|away)",
         "sdds_docs": r"sdds\w*|manual\s+pages?|command[\s-]line\s+options?",
         "code": r"scripts?|source\s+code|functions?|procs?|procedures?\s+in\s+code|repositor(?:y|ies)|modules?|tcl",
         "wiki": r"wiki|how-?to|procedures?|checklists?|instructions|guides?",
@@ -44,7 +46,7 @@ _STATISTICS = re.compile(
 _TROUBLE = re.compile(
     r"\b(?:why|cause[ds]?|root\s+cause|reasons?|fix(?:ed|es)?|repair(?:ed)?|resol(?:ve|ved|ution)|troubleshoot\w*|"
     r"trip(?:s|ped|ping)?|fault(?:s|ed|ing)?|fail(?:s|ed|ure|ing)?|alarm(?:s|ing)?|errors?|broken?|won'?t|stuck|"
-    r"leak(?:s|ed|ing)?|dropp?(?:s|ed|ing)?|went\s+(?:off|down|bad)|problems?|wrong|cured?|brought\s+back)\b",
+    r"leak(?:s|ed|ing)?|dropp?(?:s|ed|ing)?|went\s+(?:off|down|bad)|problems?|wrong|cured?|brought\s+back|behind|led\s+to|get(?:ting)?\s+over|got\s+over|help(?:s|ed)?|cures?|remed(?:y|ies|ied)|trouble)\b",
     re.IGNORECASE,
 )
 _CONCEPT = re.compile(
@@ -53,15 +55,21 @@ _CONCEPT = re.compile(
     re.IGNORECASE,
 )
 _WHEN = re.compile(r"^\W*(?:when|what\s+(?:time|date|day)|what\s+happened|anything|what\s+went)\b", re.IGNORECASE)
+#: One thing asked of another: "the serial number put in after ...", "the hours lost because of ...".
 _JOINED = re.compile(
     r"\b(?:that\s+(?:caused|fixed|led|followed|resolved)|which\s+(?:caused|led|in\s+turn)|related\s+to|linked\s+to|"
-    r"as\s+a\s+result|because\s+of\s+which|after\s+which|and\s+(?:what|which|who|when|how|why))\b",
+    r"as\s+a\s+result|after\s+which|and\s+(?:what|which|who|when|how|why)|after|following|because\s+of|due\s+to|"
+    r"ahead\s+of|prior\s+to|in\s+response\s+to|recover(?:ed|ing)?\s+from|(?:deal|dealt)\s+with|los[et]\s+to|"
+    r"warn(?:ed|ing)\s+of)\b",
     re.IGNORECASE,
 )
 _KINDS = """
 pv pvs process variable record work request wrq wr log entry entries bely document icms downtime device number id key
 event thread page file order number show open display
 """
+_LATER = re.compile(
+    r"\b(?:later?|afterwards?|belated(?:ly)?|retrospect\w*|in\s+hindsight|after\s+the\s+fact)\b", re.IGNORECASE
+)
 #: Words that say only what kind of thing an identifier is.
 _KIND_WORDS = frozenset(_KINDS.split())
 #: A digit, a joining sign, or a capital inside a word: what names have and prose has not.
@@ -100,14 +108,16 @@ def understand(
     subject = _subject_words(rest, [*known, *unknown])
     # A field of a known process variable (`.VAL`) need not be known itself.
     unknown = [token for token in unknown if token.rpartition(".")[0] not in known]
+    intent = _intent(text, known + unknown, subject, found is not None)
     return Understanding(
         text=text,
-        intent=_intent(text, known + unknown, subject, found is not None),
+        intent=intent,
         identifiers=known,
         unknown=unknown,
         words=subject,
         sources=[source for source, pattern in _SOURCE_WORDS.items() if pattern.search(rest)],
         window=found.window if found else None,
+        told_later=found is not None and (intent == "statistics" or bool(_LATER.search(rest))),
     )
 
 
@@ -190,11 +200,12 @@ def _subject_words(text: str, found: Sequence[str]) -> list[str]:
 def _intent(text: str, found: Sequence[str], words: Sequence[str], timed: bool) -> Intent:
     if found and not words:
         return "identifier"
-    if _STATISTICS.search(text):
+    joined = bool(_JOINED.search(text))
+    if _STATISTICS.search(text) and (timed or not joined):
         return "statistics"
     named = [match.start() for pattern in _SOURCE_WORDS.values() if (match := pattern.search(text))]
     far_apart = any(b - a > 12 for a, b in pairwise(sorted(named)))
-    if _JOINED.search(text) or (len(named) > 1 and far_apart and len(words) > 3):
+    if joined or (len(named) > 1 and far_apart and len(words) > 3):
         return "multi_hop"
     if _CONCEPT.match(text) and not found:
         return "concept"
@@ -202,4 +213,7 @@ def _intent(text: str, found: Sequence[str], words: Sequence[str], timed: bool) 
         return "time"
     if _TROUBLE.search(text):
         return "troubleshooting"
-    return "time" if timed and len(words) <= _FEW_WORDS else "fact"
+    if timed:
+        return "time" if len(words) <= _FEW_WORDS else "fact"
+    # What names no thing, place or time is about how things are in general.
+    return "fact" if found or next(numbered(text), None) else "concept"
