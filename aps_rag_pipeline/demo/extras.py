@@ -12,7 +12,7 @@ from aps_rag_pipeline.demo.facility import SHIFT_MINUTES, SHIFTS, Device, Facili
 from aps_rag_pipeline.demo.incidents import Minutes, number
 from aps_rag_pipeline.demo.items import TOTAL_MINUTES, Document, Entry, Message, Section, Thread, WorkRequest
 from aps_rag_pipeline.demo.phrases import Bank, table
-from aps_rag_pipeline.demo.truth import Contradiction, Correction, Credential, Duplicate, Late, Question
+from aps_rag_pipeline.demo.truth import Contradiction, Correction, Credential, Duplicate, Late, Question, QuestionType
 
 _DAY = 1440
 #: Devices of each kind that are kept for routine.
@@ -67,9 +67,9 @@ class Planter:
         self.made.entries.append(entry)
         return entry
 
-    def ask(self, kind: str, text: str, gold: tuple[str, ...], nuggets: tuple[str, ...]) -> None:
+    def ask(self, kind: QuestionType, text: str, gold: tuple[str, ...], nuggets: tuple[str, ...]) -> None:
         name = f"{kind}-{len(self.made.questions) + 1:03d}x"
-        self.made.questions.append(Question(name, kind, text, gold, nuggets))  # type: ignore[arg-type]
+        self.made.questions.append(Question(name, kind, text, gold, nuggets))
 
     def slots(self, device: Device) -> dict[str, object]:
         signal = self.rng.choice(device.kind.measured)

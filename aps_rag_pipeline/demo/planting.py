@@ -62,12 +62,14 @@ def _incident_identifiers(incident: Incident, told: IncidentTruth, signals: list
     number = str(incident.request.number)
     said = "\n".join(message.html for message in incident.thread.messages) if incident.thread else ""
     shown = bool(incident.thread and incident.thread.messages[0].image)
-    for text, kind, own, chatted in (
-        (incident.variable.name, "pv", "pv", shown or incident.variable.name in said),
-        (f"WRQ {number}", "number", "work_request", number in said),
-    ):
+
+    def naming(own: str, chatted: bool) -> tuple[str, ...]:
         roles = (own, "log", "downtime", *(("chat",) if chatted else ()))
-        yield Identifier(text, kind, tuple(about[role] for role in roles if role in about), about[own])  # type: ignore[arg-type]
+        return tuple(about[role] for role in roles if role in about)
+
+    signal = incident.variable.name
+    yield Identifier(signal, "pv", naming("pv", shown or signal in said), about["pv"])
+    yield Identifier(f"WRQ {number}", "number", naming("work_request", number in said), about["work_request"])
     if incident.outage:
         yield Identifier(incident.outage.id, "number", (about["downtime"],), about["downtime"])
 
