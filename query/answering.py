@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from aps_rag_pipeline.knowledge import identifiers
@@ -29,10 +29,10 @@ _NEAR_BEST = 0.72
 #: Two sentences that share this part of their words say the same.
 _SAME = 0.75
 #: Sentences whose meaning is compared; the rest is set aside by their words alone.
-_COMPARED = 24
+_COMPARED = 16
 _FEWEST_WORDS = 3
 #: The best passages count more: share of a sentence's score that a passage at the end of the evidence loses.
-_RANK_SHARE = 0.15
+_RANK_SHARE = 0.4
 #: What the title of a record says counts for its sentences, but less than what they say themselves.
 _TITLE_SHARE = 0.5
 
@@ -42,15 +42,16 @@ Frequency = Callable[[str], int]
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Evidence is sufficient when the best passage covers this part of the question, or is this close in meaning.
+    """When evidence is sufficient: closeness in meaning, plus the covered part of the question, less the part of it
+    that the corpus has no word for, must reach `sufficient`; with more than `most_absent` of it unknown nothing is.
 
     A release may carry values measured on its own corpus under `answer.<name>`.
     """
 
-    coverage: float = 0.55  # of the weight of the question's words, in the best passage with its title
-    similarity: float = 0.38  # cosine of the question to the best chunk
-    strong_similarity: float = 0.62  # so close that the words need not be the same
-    weak_coverage: float = 0.25  # below this part even close evidence is about something else
+    sufficient: float = 0.3
+    coverage_weight: float = 1.0
+    absent_weight: float = 0.5
+    most_absent: float = 0.8
 
     @classmethod
     def of(cls, calibrations: Mapping[str, float]) -> Thresholds:
@@ -79,21 +80,26 @@ _CUES = [
             r"\bhow (?:long|much|high|low|many|often|far|fast|hot)\b|what (?:was|is) the\b|\bvalue\b|\blimit\b",
             r"\d",
         ),
+        (r"\b(?:pvs?|process variable|signal|channel|readback)\b", r"\w:\w"),
+        (r"\b(?:work (?:request|order)|ticket|wrq?)\b", r"(?i)\b(?:wrq?|work (?:request|order))\W*\d"),
+        (r"\bserial\b", r"(?i)\bserial\b|\bs/n\b"),
+        (r"\b(?:procedure|instructions?|document)\b", r"(?i)\bfollow|\bprocedure|\baccording to|\w_\d{3,}"),
+        (r"\bhours?\b|how long|\bduration|\bdowntime\b", r"(?i)\d\s?(?:h|hrs?|hours?|min|minutes?)\b"),
         (r"^\W*who\b|\bwhom\b", r"\b[A-Z][a-z]+ [A-Z][a-z]+\b|\bby [A-Z]|^[a-z]{3,}\b.*:"),
     )
 ]
-_CUE_BONUS = 0.08
+_CUE_BONUS = 0.1
 
 
 class Weigher:
-    """Weights of a question's words: the rarer in the corpus, the heavier."""
+    """Weights of a question's words: the rarer in the reader's corpus, the heavier. `absent` is the part of the words
+    that stand nowhere in it."""
 
     def __init__(self, question: Sequence[str], frequency: Frequency, size: int) -> None:
-        found = dict.fromkeys(stem for word in question for stem in stems(word))
-        self.weights = {
-            stem: math.log(1 + (size - n + 0.5) / (n + 0.5)) for stem in found if (n := frequency(stem)) >= 0
-        }
+        counts = {stem: frequency(stem) for word in question for stem in stems(word)}
+        self.weights = {stem: math.log(1 + (size - n + 0.5) / (n + 0.5)) for stem, n in counts.items()}
         self.total = sum(self.weights.values())
+        self.absent = sum(not n for n in counts.values()) / len(counts) if counts else 0.0
 
     def coverage(self, *texts: tuple[str, float]) -> float:
         """Part of the question's weight that texts hold, each text counting by its share; 1 when nothing is asked."""
@@ -111,24 +117,25 @@ class Candidate:
     text: str
     passage: Passage
     place: int  # in its passage
-    coverage: float
-    score: float = 0.0
+    lowered: float  # factor of a passage that ranks lower
+    score: float
 
 
 @dataclass(frozen=True)
 class Draft:
-    """Checked sentences, and what speaks for the evidence as a whole."""
+    """Checked sentences, and what speaks for the evidence as a whole: the part of the question's words that the best
+    passage covers, the cosine of the closest one, and the part of the question's words that stand nowhere."""
 
     sentences: list[Sentence]
     coverage: float
     similarity: float
+    absent: float
 
     def sufficient(self, thresholds: Thresholds) -> bool:
-        if not self.sentences or self.coverage < thresholds.weak_coverage:
+        if not self.sentences or self.absent > thresholds.most_absent:
             return False
-        if self.similarity >= thresholds.strong_similarity:
-            return True
-        return self.coverage >= thresholds.coverage and self.similarity >= thresholds.similarity
+        worth = self.similarity + thresholds.coverage_weight * self.coverage
+        return worth - thresholds.absent_weight * self.absent >= thresholds.sufficient
 
 
 def question_words(understanding: Understanding) -> list[str]:
@@ -139,22 +146,31 @@ def question_words(understanding: Understanding) -> list[str]:
 def draft(
     understanding: Understanding,
     passages: Sequence[Passage],
-    weigher: Weigher,
+    weigh: Callable[[Sequence[str]], Weigher],
     similarity: Mapping[str, float],
     vector: NDArray[np.float32],
     embed: Embed,
 ) -> Draft:
-    """The best sentences of the evidence. `similarity`: cosine of the question to each passage's best chunk."""
-    candidates = _candidates(passages, weigher, understanding.identifiers)
-    compared = sorted(candidates, key=lambda c: -c.coverage)[:_COMPARED]
-    scored = _scored(compared, understanding.text, passages, vector, embed)
+    """The best sentences of the evidence.
+
+    Args:
+        similarity: cosine of the question to each passage's best chunk.
+        vector: of the question, length 1.
+        embed: vectors of sentences, one a row, of length 1.
+    """
+    weigher = weigh(question_words(understanding))
+    cues = [given for asked, given in _CUES if asked.search(understanding.text)]
+    candidates = sorted(_candidates(passages, weigher, understanding.identifiers, cues), key=lambda c: -c.score)
+    scored = _scored(candidates[:_COMPARED], vector, embed)
     evidence = [passage.evidence() for passage in passages]
     sentences = [
         sentence for candidate in _chosen(scored) if not unsupported(sentence := _sentence(candidate), evidence)
     ]
-    covered = max((weigher.coverage((p.record.title, 1.0), (p.text, 1.0), (p.key, 1.0)) for p in passages), default=0.0)
+    # That a thing is named where it is asked for says nothing; what is asked of it must be there too.
+    asked = weigh(understanding.words)
+    covered = max((asked.coverage((p.record.title, 1.0), (p.text, 1.0), (p.key, 1.0)) for p in passages), default=0.0)
     closest = max((similarity.get(p.passage_id, 0.0) for p in passages), default=0.0)
-    return Draft(sentences, covered, closest)
+    return Draft(sentences, covered, closest, asked.absent)
 
 
 def introduction(passages: Sequence[Passage], most: int = MOST_SENTENCES) -> list[Sentence]:
@@ -173,37 +189,32 @@ def cited_text(sentences: Sequence[Sentence]) -> str:
     return " ".join(f"{sentence.text} {' '.join(f'[{key}]' for key in sentence.keys)}" for sentence in sentences)
 
 
-def _candidates(passages: Sequence[Passage], weigher: Weigher, asked: Sequence[str]) -> list[Candidate]:
+def _candidates(
+    passages: Sequence[Passage], weigher: Weigher, asked: Sequence[str], cues: Sequence[re.Pattern[str]]
+) -> list[Candidate]:
+    """Every statement of the evidence, scored by its words and by the kind of thing it holds."""
     found = []
     for rank, passage in enumerate(passages):
-        lowered = 1 - _RANK_SHARE * rank / max(len(passages), 1)
+        lowered = 1 - _RANK_SHARE * rank / len(passages)
+        heading = f"{passage.record.title} {passage.title} {passage.key}"
         for place, text in enumerate(statements(passage.text, passage.kind)):
             if len(text.split()) < _FEWEST_WORDS and not set(identifiers.find(text)) & set(asked):
                 continue
-            heading = f"{passage.record.title} {passage.title} {passage.key}"
             coverage = weigher.coverage((heading, _TITLE_SHARE), (text, 1.0))
-            found.append(Candidate(text, passage, place, coverage * lowered))
+            bonus = _CUE_BONUS * sum(1 for cue in cues if cue.search(text))
+            found.append(Candidate(text, passage, place, lowered, (0.5 * coverage + bonus) * lowered))
     return found
 
 
-def _scored(
-    candidates: Sequence[Candidate],
-    question: str,
-    passages: Sequence[Passage],
-    vector: NDArray[np.float32],
-    embed: Embed,
-) -> list[Candidate]:
+def _scored(candidates: Sequence[Candidate], vector: NDArray[np.float32], embed: Embed) -> list[Candidate]:
+    """The candidates with their closeness in meaning added to their scores, best first."""
     if not candidates:
         return []
     closeness = (embed([candidate.text for candidate in candidates]) @ vector).tolist()
-    rank = {passage.passage_id: place for place, passage in enumerate(passages)}
-    wanted = [given for asked, given in _CUES if asked.search(question)]
-    scored = []
-    for candidate, close in zip(candidates, closeness, strict=True):
-        bonus = _CUE_BONUS * sum(1 for cue in wanted if cue.search(candidate.text))
-        lowered = 1 - _RANK_SHARE * rank[candidate.passage.passage_id] / len(passages)
-        score = (0.5 * candidate.coverage + 0.5 * max(close, 0.0) + bonus) * lowered
-        scored.append(Candidate(candidate.text, candidate.passage, candidate.place, candidate.coverage, score))
+    scored = [
+        replace(candidate, score=candidate.score + 0.5 * max(close, 0.0) * candidate.lowered)
+        for candidate, close in zip(candidates, closeness, strict=True)
+    ]
     return sorted(scored, key=lambda c: -c.score)
 
 

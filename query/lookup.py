@@ -118,7 +118,7 @@ def searched(release: Release, filters: Filters) -> Searched:
 
 def find_place(release: Release, visible: Filters, text: str) -> Place | None:
     """The place that a question names, if a source that the reader may see locates anything there."""
-    stretches = list(places.numbered(text))
+    stretches = places.numbered(text)
     if not stretches:
         return None
     ids = {f"{_PLACE}{kind} {number}": (kind, number) for kind, number in stretches}

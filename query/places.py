@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 #: Words of a place before its number.
@@ -41,13 +41,13 @@ class Place:
         return f"(?:{'|'.join(map(re.escape, self.beginnings))})[:_-]?0*{self.number}(?:[^0-9].*)?"
 
 
-def numbered(text: str) -> Iterator[tuple[str, int]]:
+def numbered(text: str) -> list[tuple[str, int]]:
     """Every stretch of a text that could name a place, the longest first: words and the number behind them."""
     found = []
     for match in _NUMBERED.finditer(text):
         words = match[1].lower().split()
         found += [(" ".join(words[start:]), int(match[2])) for start in range(len(words))]
-    return iter(sorted(dict.fromkeys(found), key=lambda item: -len(item[0].split())))
+    return sorted(dict.fromkeys(found), key=lambda item: -len(item[0].split()))
 
 
 def beginnings(located: Iterable[tuple[str, str]]) -> tuple[str, ...]:

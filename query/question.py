@@ -82,8 +82,11 @@ class Question:
 
     @cached_property
     def vector(self) -> NDArray[np.float32]:
+        return self._vector_of(self.understanding.text)
+
+    def _vector_of(self, text: str) -> NDArray[np.float32]:
         encoder = self.encoder.result()
-        return encoder.encode_query(encoder.tokens.head(self.understanding.text))
+        return encoder.encode_query(encoder.tokens.head(text))
 
     def _retrieve(self) -> retrieval.Channels:
         """The channels within the time that the question names, if anything is found there; else without it."""
@@ -147,7 +150,11 @@ class Question:
         rest = " ".join(word for word in said if word.lower() not in common)
         by_words = index.words(rest, filters, retrieval.DEPTH, within)
         by_meaning = retrieval.dense(
-            release.chunks(), self.vector, filters, retrieval.DEPTH, [hit.chunk_id for hit in members]
+            release.chunks(),
+            self._vector_of(rest or " ".join(said)),
+            filters,
+            retrieval.DEPTH,
+            [hit.chunk_id for hit in members],
         )
         lists = {"dense": [hit.chunk_id for hit in by_meaning], "sparse": [hit.chunk_id for hit in by_words]}
         scores = fusion.reciprocal_ranks(lists, _FOCUS_WEIGHTS)
@@ -224,10 +231,12 @@ class Question:
         if is_bare(asked):
             own = [p for p in passages if p.passage_id in self.channels.own] or passages
             return self._answer(answering.introduction(own), passages, "")
-        weigher = answering.Weigher(
-            answering.question_words(asked), self.snapshot.index.frequency, self.snapshot.index.size
-        )
-        draft = answering.draft(asked, passages, weigher, self.channels.similarity, self.vector, self._embed)
+        index = self.snapshot.index
+
+        def weigh(words: Sequence[str]) -> answering.Weigher:
+            return answering.Weigher(words, lambda stem: index.frequency(stem, self.visible), index.size)
+
+        draft = answering.draft(asked, passages, weigh, self.channels.similarity, self.vector, self._embed)
         thresholds = answering.Thresholds.of(self.snapshot.release.manifest.calibrations)
         if not draft.sufficient(thresholds):
             return self._answer([], passages, "no passage holds enough of what is asked")

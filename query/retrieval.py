@@ -173,9 +173,17 @@ class SparseIndex:
         words = _plain(text)
         return self._search(self._index.parse_query(f'"{words}"', ["text"]), filters, limit) if words else []
 
-    def frequency(self, stem: str) -> int:
-        """Number of chunks with a stem."""
-        return int(self._searcher.doc_freq("text", stem))
+    def frequency(self, stem: str, visible: Filters) -> int:
+        """Number of chunks that the reader may see with a stem: hidden ones must not weigh in what is answered."""
+        from tantivy import Occur, Query
+
+        if visible.groups is None:
+            return int(self._searcher.doc_freq("text", stem))
+        query = Query.boolean_query(
+            [(Occur.Must, Query.term_query(self._schema, "text", stem)), *visible.clauses(self._schema)]
+        )
+        found: Any = self._searcher.search(query, 1, count=True)
+        return int(found.count)
 
     def mentions(self, identifier: str) -> int:
         """Number of chunks that hold an identifier (normal form)."""

@@ -216,4 +216,4 @@ def _intent(text: str, found: Sequence[str], words: Sequence[str], timed: bool) 
     if timed:
         return "time" if len(words) <= _FEW_WORDS else "fact"
     # What names no thing, place or time is about how things are in general.
-    return "fact" if found or next(numbered(text), None) else "concept"
+    return "fact" if found or numbered(text) else "concept"

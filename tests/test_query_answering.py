@@ -109,5 +109,5 @@ def test_rare_words_weigh_more() -> None:
 
 
 def test_a_release_may_carry_its_own_thresholds() -> None:
-    assert answering.Thresholds.of({"answer.coverage": 0.9}).coverage == 0.9
-    assert answering.Thresholds.of({}).coverage == answering.Thresholds().coverage
+    assert answering.Thresholds.of({"answer.sufficient": 0.9}).sufficient == 0.9
+    assert answering.Thresholds.of({}) == answering.Thresholds()

@@ -76,7 +76,7 @@ RECORDS = [
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     # Vectors of the hashing model say little of meaning, so answers here rest on words alone.
-    return write_release(tmp_path_factory.mktemp("released"), RECORDS, calibrations={"answer.similarity": -1.0})
+    return write_release(tmp_path_factory.mktemp("released"), RECORDS, calibrations={"answer.sufficient": 0.4})
 
 
 @pytest.fixture(scope="module")

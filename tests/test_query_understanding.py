@@ -107,7 +107,8 @@ def test_values_and_known_words_are_no_unknown_identifiers(text: str) -> None:
         ("what happened yesterday?", "time"),
         ("when was the window installed", "time"),
         ("which work request replaced the part that caused the trip in the log book?", "multi_hop"),
-        ("current limit of the klystron", "fact"),
+        ("current limit of the klystron in RF station 2", "fact"),
+        ("water limits of a klystron", "concept"),
         ("rf2:kly1", "identifier"),
     ],
 )
