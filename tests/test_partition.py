@@ -311,6 +311,22 @@ def picture_of(address: str, wanted: str) -> Picture | None:
     return Picture(wanted, png()) if address == wanted else None
 
 
+def test_layout_tables_are_boxes_and_the_tables_in_them_are_tables(blobs: BlobStore) -> None:
+    inner = "<table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2</td></tr></table>"
+    page = f"<html><table><tr><td>menu words</td><td><p>text</p>{inner}</td></tr></table></html>"
+    prose, table = read(page.encode(), "x.html", blobs).parts
+    assert prose.text == "menu words\n\ntext"
+    assert cells(table.text) == [["a", "b"], ["1", "2"]]
+
+
+@pytest.mark.parametrize("bad", ["<table><tr><td>", "<div>", "<ul><li>", "<a href=x>", "<b>"])
+def test_endless_nesting_is_read_in_passing(bad: str, blobs: BlobStore) -> None:
+    start = time.perf_counter()
+    found = read((f"<html>{bad * 3000}words").encode(), "x.html", blobs)
+    assert "words" in shown(found)
+    assert time.perf_counter() - start < 20
+
+
 def test_picture_inside_a_page_is_attached(blobs: BlobStore) -> None:
     import base64
 

@@ -6,17 +6,27 @@ import re
 from collections.abc import Iterator
 from html import escape
 
-from aps_rag_pipeline.content.wikilines import Held, Item, WikiText, is_held, nested_list, verbatim
+from aps_rag_pipeline.content.wikilines import (
+    Held,
+    Item,
+    WikiText,
+    is_held,
+    nested_list,
+    plain_html,
+    replace_spans,
+    verbatim,
+)
 
-_CODE = re.compile(r"<(code|file|html|php)\b([^>\n]*)>(.*?)</\1>", re.DOTALL | re.IGNORECASE)
-_LITERAL = re.compile(r"<nowiki>(.*?)</nowiki>|%%(.*?)%%", re.DOTALL)
+_CODE = re.compile(r"<(?:code|file|html|php)\b[^<>\n]*>", re.IGNORECASE)
+_LITERAL = re.compile(r"<nowiki>|%%", re.IGNORECASE)
 _REDIRECT = re.compile(r"~~(?:REDIRECT|GOTO)>([^~\n]+)~~|^#REDIRECT\s+\[\[([^\]|]+)", re.IGNORECASE | re.MULTILINE)
 _MACRO = re.compile(r"~~[A-Z][\w:>. -]*~~", re.IGNORECASE)
 _WRAPPER = re.compile(r"</?(?:wrap|note|alert|hidden|box|u|color|fs|fc|center)\b[^<>\n]*>", re.IGNORECASE)
 _HEADING = re.compile(r"^\s{0,1}(={2,6})(.+?)={2,}\s*$")
 _LIST = re.compile(r"^((?: {2}|\t)\s*)([*-])(?!\2{3})\s?(.*)$")
 _QUOTE = re.compile(r"^(>+)\s?(.*)$")
-_BRACKETS = re.compile(r"\[\[(.+?)\]\]|\{\{(.+?)\}\}|\(\((.+?)\)\)")
+_BRACKETS = re.compile(r"\[\[|\{\{|\(\(")
+_CLOSINGS = {"[[": "]]", "{{": "}}", "((": "))"}
 _URL = re.compile(r"(?:https?|ftp)://[^\s<>\"|^\]]+")
 _MAIL = re.compile(r"<([\w.+-]+@[\w-]+(?:\.[\w-]+)+)>")
 _STYLES = (
@@ -28,11 +38,16 @@ _STYLES = (
 )
 _BREAK = re.compile(r"\\\\(?:\s|$)")
 _PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".svg", ".webp", ".tif", ".tiff")
+#: A longer line is no line that anybody wrote; looking for pairs in it would take minutes.
+_MAX_STYLED = 4_000
+_MAX_PAGE = 2_000_000
 _HIDDEN_BAR, _HIDDEN_HAT = "\ue0f5", "\ue0f6"
 
 
 def dokuwiki_to_html(text: str) -> WikiText:
     """A page as HTML, its tags, and where it redirects to."""
+    if len(text) > _MAX_PAGE:
+        return WikiText(plain_html(text))
     redirect = _REDIRECT.search(text)
     reader = _Reader()
     html = reader.read(_REDIRECT.sub("", text))
@@ -46,8 +61,8 @@ class _Reader:
         self.tags: list[str] = []
 
     def read(self, text: str) -> str:
-        text = _CODE.sub(lambda match: self.held.block(verbatim(match[3])), text)
-        text = _LITERAL.sub(lambda match: self.held.hold(escape(match[1] or match[2] or "")), text)
+        text = replace_spans(text, _CODE, _code_end, lambda _, inside: self.held.block(verbatim(inside)))
+        text = replace_spans(text, _LITERAL, _literal_end, lambda _, inside: self.held.hold(escape(inside)))
         text = _WRAPPER.sub("", _MACRO.sub("", text))
         return self.held.release("\n".join(self._blocks(text.split("\n"))))
 
@@ -125,17 +140,19 @@ class _Reader:
 
     @staticmethod
     def _cells(line: str) -> Iterator[tuple[str, str]]:
-        def hide(match: re.Match[str]) -> str:
-            return match[0].replace("|", _HIDDEN_BAR).replace("^", _HIDDEN_HAT)
+        def hide(opening: str, inside: str) -> str:
+            return opening + inside.replace("|", _HIDDEN_BAR).replace("^", _HIDDEN_HAT) + _CLOSINGS[opening]
 
-        pieces = re.split(r"([|^])", _BRACKETS.sub(hide, line.rstrip()))
+        pieces = re.split(r"([|^])", replace_spans(line.rstrip(), _BRACKETS, _CLOSINGS.__getitem__, hide))
         if pieces[-1] != "":  # the closing bar was forgotten
             pieces += ["|", ""]
         for mark, content in zip(pieces[1:-2:2], pieces[2:-1:2], strict=False):
             yield ("th" if mark == "^" else "td"), content.replace(_HIDDEN_BAR, "|").replace(_HIDDEN_HAT, "^")
 
     def _inline(self, text: str) -> str:
-        text = _BRACKETS.sub(self._bracket, text)
+        if len(text) > _MAX_STYLED and max(map(len, text.split("\n"))) > _MAX_STYLED:
+            return escape(text, quote=False)
+        text = self._brackets(text)
         text = _MAIL.sub(lambda match: self.held.hold(f'<a href="mailto:{match[1]}">{match[1]}</a>'), text)
         text = _URL.sub(self._address, text)
         text = escape(text, quote=False)
@@ -147,16 +164,18 @@ class _Reader:
         url = match[0].rstrip(".,;:!?)'")
         return self.held.hold(f'<a href="{escape(url)}">{escape(url)}</a>') + match[0][len(url) :]
 
-    def _bracket(self, match: re.Match[str]) -> str:
-        link, media, note = match.groups()
-        if note is not None:
-            return f" [{note.strip()}]"
-        return self._link(link) if link is not None else self._media(media)
+    def _brackets(self, text: str) -> str:
+        return replace_spans(text, _BRACKETS, _CLOSINGS.__getitem__, self._bracket)
+
+    def _bracket(self, opening: str, inside: str) -> str:
+        if opening == "((":
+            return f" [{self._brackets(inside.strip())}]"
+        return self._link(inside) if opening == "[[" else self._media(inside)
 
     def _link(self, inside: str) -> str:
         target, _, label = inside.partition("|")
         target, label = target.strip(), label.strip()
-        shown = _BRACKETS.sub(self._bracket, label) if label.startswith("{{") else escape(label)
+        shown = self._brackets(label) if label.startswith("{{") else escape(label)
         if "://" in target:
             return self.held.hold(f'<a href="{escape(target)}">{shown or escape(target)}</a>')
         if re.match(r"[\w.+-]+@[\w-]+\.", target):
@@ -189,3 +208,11 @@ class _Reader:
         elif "://" in argument:
             return self._link(argument.split()[0])
         return ""
+
+
+def _code_end(opening: str) -> str:
+    return f"</{re.split(r'[^a-z]', opening[1:].lower())[0]}>"
+
+
+def _literal_end(opening: str) -> str:
+    return "%%" if opening == "%%" else "</nowiki>"

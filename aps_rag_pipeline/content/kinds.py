@@ -12,7 +12,7 @@ from aps_rag_pipeline.content.text import is_binary
 from aps_rag_pipeline.sources.base import UnreadableError
 
 Kind = Literal[
-    "pdf", "docx", "pptx", "workbook", "odt", "html", "markdown", "mail", "outlook", "table", "image", "text"
+    "pdf", "docx", "pptx", "workbook", "odt", "html", "markdown", "rest", "mail", "outlook", "table", "image", "text"
 ]
 
 
@@ -24,10 +24,11 @@ _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _IMAGES = (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"II*\x00", b"MM\x00*")
 _OFFICE: dict[str, Kind] = {"word/": "docx", "ppt/": "pptx", "xl/": "workbook"}
 _SUFFIXES: dict[str, Kind] = {
-    **dict.fromkeys((".html", ".htm", ".xhtml", ".mht"), "html"),
+    **dict.fromkeys((".html", ".htm", ".xhtml"), "html"),
     **dict.fromkeys((".md", ".markdown", ".mdown"), "markdown"),
     **dict.fromkeys((".csv", ".tsv"), "table"),
-    ".eml": "mail",
+    **dict.fromkeys((".rst", ".rest"), "rest"),
+    **dict.fromkeys((".eml", ".mht", ".mhtml"), "mail"),
 }
 #: OLE files by a name inside them (UTF-16, as their directory holds it) -> what to say.
 _OLE_NAMES: tuple[tuple[str, str, str], ...] = (

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from html import escape
 from typing import Any
 
-from aps_rag_pipeline.content.wikilines import Held, Item, WikiText, is_held, nested_list, verbatim
+from aps_rag_pipeline.content.wikilines import Held, Item, WikiText, is_held, nested_list, plain_html, verbatim
 
 _REDIRECT = re.compile(r"\A\s*#(?:REDIRECT|WEITERLEITUNG|REDIRECTION)\s*:?\s*\[\[([^\]|]+)", re.IGNORECASE)
 _FILES = ("file", "image", "datei", "bild", "media")
@@ -17,6 +18,8 @@ _FRAME = re.compile(
     r"|text-\w+|\d*x?\d*px|(?:alt|link|lang|page|class|thumb)=.*",
     re.IGNORECASE | re.DOTALL,
 )
+#: List marks beyond any depth: each would be a node of the tree.
+_DEEP = re.compile(r"^([*#:;]{12})[*#:;]+", re.MULTILINE)
 _SWITCH = re.compile(r"__[A-Z]+__")
 _LIST_MARKS = {"*": "ul", "#": "ol", ":": "ul", ";": "ul"}
 _LISTED = re.compile(r"^([*#:;]+)\s*(.*)$")
@@ -24,16 +27,54 @@ _VERBATIM_TAGS = frozenset(("pre", "syntaxhighlight", "source", "math", "graph",
 _DROPPED_TAGS = frozenset(("references", "noinclude", "templatestyles", "indicator"))
 _TABLE_ROWS = 3
 _MAX_DEPTH = 40
+_MAX_PAGE = 500_000
+#: The parser looks for the end of each opening anew, over the whole page: thousands that never end would take hours.
+_MAX_UNCLOSED = 40
+_BRACKETS = re.compile(r"\{\{|\}\}|\[\[|\]\]|\[(?=\w+:|//)|\]|\{\||\|\}(?!\})|<!--|-->|</?[A-Za-z]+|/?>")
+_CLOSES = {"}}": "{{", "]]": "[[", "]": "[", "|}": "{|", "-->": "<!--"}
+_UNPAIRED_TAGS = frozenset(("<br", "<hr", "<img", "<li", "<dt", "<dd", "<p", "<tr", "<td", "<th", "<wbr"))
 
 
 def mediawiki_to_html(text: str) -> WikiText:
     """A page as HTML, its categories, and where it redirects to. Templates are kept as their name and values."""
     import mwparserfromhell
 
+    if len(text) > _MAX_PAGE or _unclosed(text) > _MAX_UNCLOSED:
+        return WikiText(plain_html(text))
     redirect = _REDIRECT.match(text)
     reader = _Reader()
-    html = reader.page(mwparserfromhell.parse(_SWITCH.sub("", text)))
+    html = reader.page(mwparserfromhell.parse(_DEEP.sub(r"\1", _SWITCH.sub("", text))))
     return WikiText(html, list(dict.fromkeys(reader.categories)), redirect[1].strip() if redirect else "")
+
+
+def _unclosed(text: str) -> int:
+    """How many brackets or tags of one kind are open at once, at most."""
+    opened: Counter[str] = Counter()
+    most = 0
+    for name, step in _openings(text):
+        opened[name] = max(0, opened[name] + step)
+        most = max(most, opened[name])
+    return most
+
+
+def _openings(text: str) -> Iterator[tuple[str, int]]:
+    """What opens (1) and closes (-1): brackets by their characters, `<` for a tag itself, `<name` for its content."""
+    tag = ""
+    for match in _BRACKETS.finditer(text):
+        token = match[0].lower()
+        if token in _CLOSES:
+            yield _CLOSES[token], -1
+        elif token in (">", "/>"):
+            yield "<", -1
+            if token == "/>":
+                yield tag, -1
+        elif token.startswith("</"):
+            yield f"<{token[2:]}", -1
+        else:
+            yield token, 0 if token in _UNPAIRED_TAGS else 1
+            if token[0] == "<" and token != "<!--":
+                tag = token
+                yield "<", 1
 
 
 class _Reader:

@@ -16,7 +16,8 @@ from aps_rag_pipeline.content.assembly import Assembly, Partition, Picture
 from aps_rag_pipeline.content.dates import parse_time
 from aps_rag_pipeline.content.markup import parse_html, tree_blocks
 from aps_rag_pipeline.content.text import clean
-from aps_rag_pipeline.sources.base import Blobs
+from aps_rag_pipeline.content.wikilines import plain_html
+from aps_rag_pipeline.sources.base import Blobs, UnreadableError
 
 if TYPE_CHECKING:
     from bs4 import Tag
@@ -29,9 +30,13 @@ _SITE_ROLES = frozenset(("navigation", "search", "contentinfo", "banner"))
 _SITE_CLASSES = frozenset(
     ("headerlink", "mw-editsection", "sphinxsidebar", "navbox", "visually-hidden", "sr-only", "breadcrumbs")
 )
+_DATA_URI = re.compile(r"""\bdata:[^"'\s()<>]*""")
 _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _CREATED = ("dcterms.created", "dc.date", "date", "article:published_time", "created")
 _MODIFIED = ("dcterms.modified", "last-modified", "article:modified_time", "revised", "modified")
+#: A longer page is no hand-written one; its paragraphs are read without their marks.
+_MAX_MARKDOWN = 1_000_000
+_MAX_HTML = 4_000_000
 _MAX_DATA_URI = 32_000_000
 
 
@@ -52,6 +57,8 @@ class Page(Partition):
 
 def markdown_to_html(text: str) -> str:
     """CommonMark with tables and struck-out text. HTML inside passes through, to be read as such."""
+    if len(text) > _MAX_MARKDOWN:
+        return plain_html(text)
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
@@ -69,6 +76,9 @@ def partition_page(html: str, blobs: Blobs, zone: tzinfo, find_picture: FindPict
 
 def read_page(html: str, assembly: Assembly, zone: tzinfo, find_picture: FindPicture = lambda _: None) -> Page:
     """Lay a page out into `assembly`; what is returned holds its head and its links."""
+    length = len(html)
+    if length > _MAX_HTML and (length := len(_DATA_URI.sub("", html))) > _MAX_HTML:
+        raise UnreadableError(f"a page of {length / 1e6:.0f} million characters", remedy="split it")
     soup = parse_html(html)
     page = Page()
     _head(soup, page, zone)
@@ -76,6 +86,7 @@ def read_page(html: str, assembly: Assembly, zone: tzinfo, find_picture: FindPic
     page.targets = _take_targets(soup)
     _mark_pictures(soup, assembly, find_picture)
     _number_lists(soup)
+    _open_frames(soup)
     for block in tree_blocks(soup):
         if block.kind == "heading":
             assembly.heading(block.level, block.text)
@@ -158,6 +169,26 @@ def _number_lists(soup: Tag) -> None:
             first = next((child for child in item.children if str(child).strip()), None)
             inside = first if first is not None and getattr(first, "name", None) == "p" else item
             cast("Tag", inside).insert(0, f"{number}. ")
+
+
+def _open_frames(soup: Tag) -> None:
+    """Tables around other tables are layout: they become plain boxes before anybody looks for rows in them."""
+    frames = {id(frame) for table in soup.find_all("table") if (frame := _table_around(table)) is not None}
+    if not frames:
+        return
+    for tag in soup.find_all(["tr", "td", "th", "tbody", "thead", "tfoot"]):
+        if id(_table_around(tag)) in frames:
+            tag.name = "div"
+    for table in soup.find_all("table"):
+        if id(table) in frames:
+            table.name = "div"
+
+
+def _table_around(tag: Tag) -> Tag | None:
+    around = tag.parent
+    while around is not None and around.name != "table":
+        around = around.parent
+    return around
 
 
 def data_uri(source: str, name: str) -> Picture | None:

@@ -9,12 +9,14 @@ from pathlib import PurePosixPath
 from aps_rag_pipeline.content.assembly import Assembly, Partition, Picture
 from aps_rag_pipeline.content.delimited import find_delimiter, read_delimited
 from aps_rag_pipeline.content.front_matter import split_front_matter
+from aps_rag_pipeline.content.guard import reading
 from aps_rag_pipeline.content.kinds import Kind, kind_of
 from aps_rag_pipeline.content.mail import partition_mail, partition_outlook
 from aps_rag_pipeline.content.markup import pipe_table
 from aps_rag_pipeline.content.opendocument import partition_opendocument
 from aps_rag_pipeline.content.pages import FindPicture, markdown_to_html, partition_page
 from aps_rag_pipeline.content.pdf import partition_pdf
+from aps_rag_pipeline.content.rest import rest_to_html
 from aps_rag_pipeline.content.slides import partition_slides
 from aps_rag_pipeline.content.tables import cell_text
 from aps_rag_pipeline.content.text import decode
@@ -22,9 +24,7 @@ from aps_rag_pipeline.content.word import partition_word
 from aps_rag_pipeline.content.workbooks import read_sheets
 from aps_rag_pipeline.records import Link
 from aps_rag_pipeline.settings import Limits
-from aps_rag_pipeline.sources.base import Blobs, UnreadableError
-
-_MAX_TEXT_HTML = 16_000_000
+from aps_rag_pipeline.sources.base import Blobs
 
 
 def partition(
@@ -51,20 +51,12 @@ def partition(
     """
     kind = kind_of(data, name)
     file_name = PurePosixPath(name).name
-    if kind == "pdf":
-        return partition_pdf(data, file_name, limits, blobs, zone)
-    if kind == "image":
-        return _image(data, file_name, blobs)
-    try:
+    with reading(kind):
+        if kind == "pdf":
+            return partition_pdf(data, file_name, limits, blobs, zone)
+        if kind == "image":
+            return _image(data, file_name, blobs)
         return _parsed(kind, data, limits, blobs, zone, encoding, find_picture)
-    except (UnreadableError, MemoryError):
-        raise
-    except Exception as error:
-        # Each parser has its own ways to fail on a damaged file, and none of them may cost more than this file.
-        raise UnreadableError(
-            f"cannot be read as {kind} ({type(error).__name__}: {str(error)[:200]})",
-            remedy="open it in its own program and save it again",
-        ) from error
 
 
 def _parsed(
@@ -93,16 +85,19 @@ def _parsed(
         return _delimited(text, blobs)
     if kind == "text":
         return _plain(text, blobs)
-    if len(text) > _MAX_TEXT_HTML:
-        raise UnreadableError(f"a page of {len(text) / 1e6:.0f} million characters", remedy="split it")
     return _page(kind, text, blobs, zone, find_picture)
 
 
 def _page(kind: Kind, text: str, blobs: Blobs, zone: tzinfo, find_picture: FindPicture) -> Partition:
     values, body = split_front_matter(text) if kind == "markdown" else ({}, text)
-    page = partition_page(markdown_to_html(body) if kind == "markdown" else body, blobs, zone, find_picture)
+    if kind == "markdown":
+        body = markdown_to_html(body)
+    elif kind == "rest":
+        body = rest_to_html(body)
+    page = partition_page(body, blobs, zone, find_picture)
     page.links = [Link("url", target.address, target.text) for target in page.targets if "://" in target.address]
-    page.title = str(values.get("title", "")) or page.title or page.heading
+    stated = page.title if kind == "html" else ""
+    page.title = str(values.get("title", "")) or stated or page.heading
     page.author = str(values.get("author", "")) or page.author
     return page
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
+
+from aps_rag_pipeline.content.wikilines import plain_html
 
 if TYPE_CHECKING:
     from docutils import nodes
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 #: docutils refuses a document with a longer line, against substitutions that blow up.
 _MAX_LINE = 100_000
+#: docutils reads about 100 kB a second; nobody writes a longer page by hand.
+_MAX_PAGE = 1_500_000
 _SETTINGS: dict[str, Any] = {
     "_disable_config": True,
     "file_insertion_enabled": False,
@@ -48,8 +51,9 @@ _EMPTY = frozenset(("highlight", "tabularcolumns", "currentmodule", "index", "de
 
 def rest_to_html(text: str) -> str:
     """A page as HTML. Links to pages have addresses of the form `wiki:<target>`."""
-    if max(map(len, text.split("\n")), default=0) > _MAX_LINE:
-        return f"<p>{html.escape(text)}</p>"
+    lines = text.split("\n")
+    if len(text) > _MAX_PAGE or max(map(len, lines), default=0) > _MAX_LINE:
+        return plain_html(text)
     from docutils.core import publish_doctree, publish_from_doctree
 
     _register(text)
@@ -67,7 +71,9 @@ def _keep_unparsed(tree: nodes.document) -> None:
             section.parent.remove(section)
     for message in list(tree.findall(nodes.system_message)):
         if message.parent is not None:
-            message.replace_self([child for child in message.children if isinstance(child, nodes.literal_block)])
+            place = message.parent.index(message)
+            quoted = [child for child in message.children if isinstance(child, nodes.literal_block)]
+            message.parent[place : place + 1] = quoted
 
 
 def _register(text: str) -> None:

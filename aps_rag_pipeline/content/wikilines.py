@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from html import escape
 from typing import NamedTuple
@@ -55,6 +55,30 @@ class Held:
         return self._pieces[number] if number < len(self._pieces) else ""
 
 
+def replace_spans(
+    text: str, opening: re.Pattern[str], closing: Callable[[str], str], put: Callable[[str, str], str]
+) -> str:
+    """Replace each stretch from an `opening` to the closing that belongs to it by `put(opening, inside)`.
+
+    One pass, whatever the text: a pattern over both ends would look for a missing end again and again.
+    """
+    out: list[str] = []
+    position = 0
+    folded = text.lower()
+    missing: set[str] = set()
+    for match in opening.finditer(text):
+        end_mark = closing(match[0]).lower()
+        if match.start() < position or end_mark in missing:
+            continue
+        end = folded.find(end_mark, match.end())
+        if end < 0:
+            missing.add(end_mark)
+            continue
+        out += [text[position : match.start()], put(match[0], text[match.end() : end])]
+        position = end + len(end_mark)
+    return "".join([*out, text[position:]])
+
+
 def is_held(line: str) -> bool:
     """Whether a line is nothing but held pieces."""
     return bool(_MARK.search(line)) and not _MARK.sub("", line).strip()
@@ -62,6 +86,11 @@ def is_held(line: str) -> bool:
 
 def verbatim(text: str) -> str:
     return f"<pre>{escape(text.strip(chr(10)))}</pre>"
+
+
+def plain_html(text: str) -> str:
+    """Text of unknown or excessive markup as paragraphs."""
+    return "".join(f"<p>{escape(stretch)}</p>" for stretch in text.split("\n\n") if stretch.strip())
 
 
 def nested_list(items: Iterable[Item]) -> str:

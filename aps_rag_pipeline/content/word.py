@@ -7,6 +7,7 @@ text boxes, equations, foot- and endnotes, comments and pictures, so these are l
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,8 @@ _REMOVED = tuple(_W + name for name in ("del", "moveFrom", "sdtPr", "sdtEndPr"))
 _CAPTION_STYLES = ("caption", "beschriftung", "lgende", "leyenda")
 #: Begins a paragraph of a caption style: `unstructured` does not tell styles.
 _CAPTION = "\ue0f2"
+_SHIELD = "\ue0f7"
+_SIGNED = re.compile(r"\s*[-\u2010-\u2015\u2212*\u00b7]\s*[\d.]")
 _NOTES = {"footnoteReference": ("footnotes", "footnote"), "endnoteReference": ("endnotes", "endnote")}
 _SYMBOLS = dict(zip(range(0xF061, 0xF07B), "αβχδεφγηιϕκλμνοπθρστυϖωξψζ", strict=True)) | {
     0xF0B0: "°",
@@ -79,14 +82,14 @@ def _assemble(blocks: list[Block], assembly: Assembly) -> None:
     body: list[Block] = []
     for block in blocks:
         if block.category in ("Header", "Footer"):
-            margins[block.text.strip()] = None
+            margins[_said(block.text).strip()] = None
         else:
             body.append(block)
     captions = _captions(body)
     for index, block in enumerate(body):
         if index in captions.values():
             continue
-        text = block.text.replace(_CAPTION, "")
+        text = _said(block.text)
         if block.category == "Table":
             _table(block.metadata.text_as_html or "", _caption_at(body, captions.get(index)), assembly)
         elif block.category == "Title" and _CAPTION not in block.text:
@@ -96,6 +99,10 @@ def _assemble(blocks: list[Block], assembly: Assembly) -> None:
     if margins:
         assembly.place("header and footer")
         assembly.prose("\n".join(margins))
+
+
+def _said(text: str) -> str:
+    return text.replace(_CAPTION, "").replace(_SHIELD, "")
 
 
 def _captions(body: list[Block]) -> dict[int, int]:
@@ -114,18 +121,18 @@ def _captions(body: list[Block]) -> dict[int, int]:
 
 
 def _caption_at(body: list[Block], index: int | None) -> str:
-    return "" if index is None else body[index].text.replace(_CAPTION, "")
+    return "" if index is None else _said(body[index].text)
 
 
 def _is_caption(text: str) -> bool:
-    words = text.replace(_CAPTION, "").lstrip().lower()
+    words = _said(text).lstrip().lower()
     if len(words) > 300 or words.startswith(("fig", "abb")):
         return False
     return _CAPTION in text or words.startswith(("table ", "tab. "))
 
 
 def _table(html: str, caption: str, assembly: Assembly) -> None:
-    for block in html_blocks(html.replace(_CAPTION, "")):
+    for block in html_blocks(_said(html)):
         if block.kind == "table":
             assembly.table(block.text, caption)
             caption = ""
@@ -155,6 +162,7 @@ class _Preparation:
     def run(self) -> None:
         self._settle_changes()
         self._mark_captions()
+        self._shield_signs()
         self._spell_symbols()
         self._spell_equations()
         self._mark_pictures()
@@ -187,6 +195,12 @@ class _Preparation:
             if style is not None and style.get(_W + "val", "").lower() in _CAPTION_STYLES:
                 properties = paragraph.find(_W + "pPr")
                 properties.addnext(_run(_CAPTION))
+
+    def _shield_signs(self) -> None:
+        """A minus before a number would be taken for a bullet and dropped."""
+        for first in self.body.iter(_W + "t"):
+            if _SIGNED.match(first.text or ""):
+                first.text = _SHIELD + (first.text or "")
 
     def _spell_symbols(self) -> None:
         for symbol in list(self.body.iter(_W + "sym")):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import html
 import logging
 import posixpath
 from collections.abc import Iterator
@@ -14,13 +13,14 @@ from typing import ClassVar
 from aps_rag_pipeline.content.dates import iso_utc, parse_time
 from aps_rag_pipeline.content.dokuwiki import dokuwiki_to_html
 from aps_rag_pipeline.content.front_matter import Value, split_front_matter
+from aps_rag_pipeline.content.guard import reading
 from aps_rag_pipeline.content.mediawiki import mediawiki_to_html
 from aps_rag_pipeline.content.pages import Page, markdown_to_html, partition_page
 from aps_rag_pipeline.content.references import find_references
 from aps_rag_pipeline.content.rest import rest_to_html
 from aps_rag_pipeline.content.tables import slug
 from aps_rag_pipeline.content.text import decode, is_binary
-from aps_rag_pipeline.content.wikilines import WikiText
+from aps_rag_pipeline.content.wikilines import WikiText, plain_html
 from aps_rag_pipeline.records import FieldValue, Link, Record
 from aps_rag_pipeline.sources.base import Failure, Source, UnreadableError, Upsert
 from aps_rag_pipeline.sources.files import FileEntry, FileSource, Listing, Unit
@@ -35,7 +35,6 @@ _MODIFIED = ("updated", "modified", "modified_at", "last_modified", "lastmod", "
 _AUTHORS = ("author", "authors", "owner")
 _TAGS = ("tags", "categories", "keywords")
 _KNOWN = frozenset(("title", "access", *_CREATED, *_MODIFIED, *_AUTHORS, *_TAGS))
-_MAX_CHARS = 16_000_000
 
 
 class WikiFiles(FileSource):
@@ -82,13 +81,12 @@ class WikiFiles(FileSource):
         if is_binary(data):
             raise UnreadableError("not a text file", remedy="save the page as text or leave it out with `exclude`")
         text = decode(data, self.feed.encoding)
-        if len(text) > _MAX_CHARS:
-            raise UnreadableError(f"a page of {len(text) / 1e6:.0f} million characters", remedy="split it")
         markup = MARKUPS[_ending(entry)]
         values, body = split_front_matter(text)
-        marked = _to_html(markup, body, entry.name)
         links = PageLinks(self._root, entry.name, markup, self.context)
-        page = partition_page(marked.html, self.context.blobs, self.context.zone, links.find_picture)
+        with reading(markup):
+            marked = _to_html(markup, body, entry.name)
+            page = partition_page(marked.html, self.context.blobs, self.context.zone, links.find_picture)
         return self._assembled(entry, record_id, values, marked, page, links)
 
     def _assembled(
@@ -169,7 +167,7 @@ def _to_html(markup: str, text: str, name: str) -> WikiText:
     except Exception:
         # Markup that its own parser stumbles over is still text that people wrote.
         log.warning("%s: read as plain text, since its %s markup cannot be parsed", name, markup, exc_info=True)
-        return WikiText("".join(f"<p>{html.escape(stretch)}</p>" for stretch in text.split("\n\n")))
+        return WikiText(plain_html(text))
 
 
 def _links(record_id: str, marked: WikiText, page: Page, links: PageLinks) -> tuple[Link, ...]:
