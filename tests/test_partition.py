@@ -124,6 +124,7 @@ def word() -> bytes:
     paragraph._p.append(parse_xml(f'<w:ins {W} w:id="1" w:author="x"><w:r><w:t>3.2 us</w:t></w:r></w:ins>'))
     paragraph._p.append(parse_xml(f'<w:del {W} w:id="2" w:author="x"><w:r><w:delText>9 us</w:delText></w:r></w:del>'))
     document.add_paragraph("Check the trigger", style="List Bullet")
+    document.add_paragraph("- 5 V at the gate", style="List Bullet")
     document.add_heading("Limits", 2)
     document.add_paragraph("Table 1: Kicker limits", style="Caption")
     table = document.add_table(3, 3)
@@ -162,7 +163,7 @@ def test_word_file_is_read_whole_and_in_order(blobs: BlobStore) -> None:
         ("prose", "", "header and footer"),
     ]
     scope, table, after, pictures, margins = (part.text for part in found.parts)
-    assert scope == "The kicker fires at 3.2 us\n\n- Check the trigger"
+    assert scope == "The kicker fires at 3.2 us\n\n- Check the trigger\n\n- - 5 V at the gate"
     assert cells(table) == [["PV", "low", "high"], ["S35:KICKER:HVPS:VoltageM", "1|2", "9"], ["", "two lines", "x"]]
     assert after == "After the table."
     assert pictures.split("\n\n") == [
@@ -367,17 +368,31 @@ def test_mail_with_html_body_inline_picture_and_attachment(blobs: BlobStore) -> 
     mail.set_content("plain form")
     mail.add_alternative('<p>Pressure <b>rose</b></p><img src="cid:shot"><p>then fell.</p>', subtype="html")
     mail.get_payload()[1].add_related(png(), "image", "png", cid="<shot>", filename="shot.png")
-    mail.add_attachment(pdf([["report"]]), maintype="application", subtype="pdf", filename="report.pdf")
+    mail.add_attachment(pdf([["words of the report"]]), maintype="application", subtype="pdf", filename="report.pdf")
     found = read(mail.as_bytes(), "m.eml", blobs)
     assert (found.title, found.author) == ("Vacuum à S12", "Op Erator <op@x.example>")
     assert found.created_at == utc(2024, 5, 6, 15)
-    (part,) = found.parts
-    assert part.text.split("\n\n")[1:] == ["Pressure rose", "then fell."]
-    assert "plain form" not in part.text
+    message, report = found.parts
+    assert message.text.split("\n\n")[1:] == ["Pressure rose", "then fell."]
+    assert "plain form" not in message.text
+    assert (report.text, report.locator) == ("words of the report", "report.pdf: page 1")
     assert [(a.name, a.media_type) for a in found.attachments] == [
         ("shot.png", "image/png"),
         ("report.pdf", "application/pdf"),
     ]
+
+
+def test_forwarded_mail_and_second_text_are_read(blobs: BlobStore) -> None:
+    inner, outer = EmailMessage(), EmailMessage()
+    inner["From"], inner["Subject"] = "first@x.example", "Original"
+    inner.set_content("words of the original")
+    outer["From"], outer["Subject"] = "second@x.example", "Fwd"
+    outer.set_content("see below")
+    outer.add_attachment(inner)
+    outer.add_attachment("a late note", disposition="inline")
+    text = shown(read(outer.as_bytes(), "m.eml", blobs))
+    assert text.index("see below") < text.index("From: first@x.example") < text.index("words of the original")
+    assert "a late note" in text
 
 
 def test_picture_file_is_an_attachment(blobs: BlobStore) -> None:

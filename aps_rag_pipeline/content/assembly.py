@@ -125,6 +125,19 @@ class Assembly:
         kind = picture.media_type or media_type(picture.name, picture.data)
         self.attachments.append(Attachment(picture.name, kind, sha256, index, page, self._locator()))
 
+    def enclose(self, name: str, inner: Partition) -> None:
+        """Put the parts of an enclosed document behind what there is; `name` begins their locators."""
+        self._flush()
+        first = len(self.parts)
+        for part in inner.parts:
+            locator = f"{name}: {part.locator}" if part.locator else name
+            self.parts.append(Part(part.kind, part.text, locator, part.title or inner.title))
+        for found in inner.attachments:
+            place = first + found.part if found.part >= 0 else len(self.parts) - 1
+            self.attachments.append(
+                Attachment(found.name, found.media_type, found.sha256, place, found.page, f"{name}: {found.locator}")
+            )
+
     def finish(self) -> tuple[list[Part], list[Attachment]]:
         """The parts and attachments. A picture before any text belongs behind the first part."""
         if self._bare:

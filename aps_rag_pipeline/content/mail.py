@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import codecs
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import tzinfo
 from email import policy
 from email.message import EmailMessage
 from email.parser import BytesParser
+from itertools import islice
 
 from aps_rag_pipeline.content.assembly import Assembly, Partition, Picture
 from aps_rag_pipeline.content.dates import parse_time
@@ -20,26 +21,36 @@ from aps_rag_pipeline.sources.base import Blobs
 
 _SHOWN = ("From", "To", "Cc", "Date")
 _MAX_PIECES = 500
+_MAX_DEPTH = 20
+
+#: Reads an attached file as a document; None where it is none, or cannot be read.
+OpenFile = Callable[[Picture], Partition | None]
 
 
-def partition_mail(data: bytes, blobs: Blobs, zone: tzinfo) -> Partition:
-    """Subject as title; addresses and date, then the body (HTML before plain) as text; everything else attached."""
+def partition_mail(data: bytes, blobs: Blobs, zone: tzinfo, open_file: OpenFile) -> Partition:
+    """Subject as title; addresses and date, then the text (HTML before plain), then attached documents and pictures."""
     message = BytesParser(_class=EmailMessage, policy=policy.default).parsebytes(data)
     found = Partition(title=_header(message, "Subject"), author=_header(message, "From"))
     found.created_at = parse_time(_header(message, "Date"), zone)
+    pieces = list(islice(_pieces(message, 0), _MAX_PIECES))
+    files = {_content_id(piece): file for piece in pieces if not _is_text(piece) and (file := _file(piece))}
     assembly = Assembly(blobs)
-    assembly.prose("\n".join(f"{name}: {value}" for name in _SHOWN if (value := _header(message, name))))
-    body = message.get_body(preferencelist=("html", "plain"))
-    others = {_content_id(piece): _file(piece) for piece in _pieces(message) if piece is not body}
-    if body is not None and body.get_content_type() == "text/html":
-        page = read_page(_text(body), assembly, zone, lambda source: others.get(source.removeprefix("cid:")))
-        found.links = [Link("url", target.address, target.text) for target in page.targets if "://" in target.address]
-    elif body is not None:
-        assembly.prose(_text(body))
-    for other in others.values():
-        if other is not None:
-            assembly.picture(other)
+    links: dict[Link, None] = {}
+    for piece in pieces:
+        assembly.prose("\n".join(f"{name}: {value}" for name in _SHOWN if (value := _header(piece, name))))
+        if _is_text(piece) and piece.get_content_subtype() == "html":
+            page = read_page(_text(piece), assembly, zone, lambda source: files.get(source.removeprefix("cid:")))
+            targets = (target for target in page.targets if "://" in target.address)
+            links.update(dict.fromkeys(Link("url", target.address, target.text) for target in targets))
+        elif _is_text(piece):
+            assembly.prose(_text(piece))
+    for file in files.values():
+        inner = open_file(file)
+        assembly.picture(file)
+        if inner is not None:
+            assembly.enclose(file.name, inner)
     found.parts, found.attachments = assembly.finish()
+    found.links = list(links)
     return found
 
 
@@ -63,13 +74,23 @@ def partition_outlook(data: bytes, blobs: Blobs, zone: tzinfo) -> Partition:
     return found
 
 
-def _pieces(message: EmailMessage) -> Iterator[EmailMessage]:
-    """The leaves of a message that are no other form of its body."""
-    for _, piece in zip(range(_MAX_PIECES), message.walk(), strict=False):
-        if not piece.is_multipart() and isinstance(piece, EmailMessage):
-            plain = piece.get_content_maintype() == "text" and piece.get_content_disposition() != "attachment"
-            if not plain:
-                yield piece
+def _pieces(message: EmailMessage, depth: int) -> Iterator[EmailMessage]:
+    """A message's parts in order, containers before what they hold; of alternative forms of a text the best one."""
+    yield message
+    if not message.is_multipart() or depth > _MAX_DEPTH:
+        return
+    inner = [part for part in message.get_payload() if isinstance(part, EmailMessage)]
+    if message.get_content_subtype() == "alternative":
+        pages = [part for part in inner if any(leaf.get_content_type() == "text/html" for leaf in part.walk())]
+        plain = [part for part in inner if part.get_content_type() == "text/plain"]
+        inner = (pages or plain or inner)[-1:]
+    for part in inner:
+        yield from _pieces(part, depth + 1)
+
+
+def _is_text(piece: EmailMessage) -> bool:
+    plain = piece.get_content_type() in ("text/plain", "text/html")
+    return plain and not piece.is_multipart() and piece.get_content_disposition() != "attachment"
 
 
 def _content_id(piece: EmailMessage) -> str:
@@ -77,15 +98,14 @@ def _content_id(piece: EmailMessage) -> str:
 
 
 def _file(piece: EmailMessage) -> Picture | None:
-    payload = piece.get_payload(decode=True)
+    payload = None if piece.is_multipart() else piece.get_payload(decode=True)
     if not isinstance(payload, bytes) or not payload:
         return None
     name = clean(piece.get_filename() or "").strip() or f"attachment.{piece.get_content_subtype()}"
     return Picture(name, payload, piece.get_content_type())
 
 
-def _text(piece: EmailMessage | object) -> str:
-    assert isinstance(piece, EmailMessage)
+def _text(piece: EmailMessage) -> str:
     payload = piece.get_payload(decode=True)
     charset = piece.get_content_charset()
     try:

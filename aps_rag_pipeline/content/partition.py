@@ -24,7 +24,7 @@ from aps_rag_pipeline.content.word import partition_word
 from aps_rag_pipeline.content.workbooks import read_sheets
 from aps_rag_pipeline.records import Link
 from aps_rag_pipeline.settings import Limits
-from aps_rag_pipeline.sources.base import Blobs
+from aps_rag_pipeline.sources.base import Blobs, UnreadableError
 
 
 def partition(
@@ -77,7 +77,7 @@ def _parsed(
     if kind == "workbook":
         return _workbook(data, limits, blobs)
     if kind == "mail":
-        return partition_mail(data, blobs, zone)
+        return partition_mail(data, blobs, zone, lambda file: _enclosed(file, limits, blobs, zone))
     if kind == "outlook":
         return partition_outlook(data, blobs, zone)
     text = decode(data, encoding)
@@ -86,6 +86,16 @@ def _parsed(
     if kind == "text":
         return _plain(text, blobs)
     return _page(kind, text, blobs, zone, find_picture)
+
+
+def _enclosed(file: Picture, limits: Limits, blobs: Blobs, zone: tzinfo) -> Partition | None:
+    """A document attached to a message. One that cannot be read stays an attachment: the message is worth having."""
+    try:
+        if kind_of(file.data, file.name) in ("image", "mail", "outlook"):
+            return None
+        return partition(file.data, file.name, limits, blobs, zone)
+    except UnreadableError:
+        return None
 
 
 def _page(kind: Kind, text: str, blobs: Blobs, zone: tzinfo, find_picture: FindPicture) -> Partition:
