@@ -194,6 +194,8 @@ class FileSource(Source):
 
     def _add(self, path: Path, name: str, found: Listing) -> None:
         if not self._wanted(name):
+            if not self.feed.include and not self._excluded(name):
+                found.ignored.append(Ignored(name, "not a kind of file that this source reads by itself"))
             return
         if not path.is_file():
             found.ignored.append(Ignored(name, "not a regular file"))
@@ -202,11 +204,10 @@ class FileSource(Source):
         found.files.append(FileEntry(path, name, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns))
 
     def _wanted(self, name: str) -> bool:
-        def matches(patterns: tuple[str, ...]) -> bool:
-            base, whole = name.rsplit("/", 1)[-1].lower(), name.lower()
-            return any(fnmatch.fnmatch(base, p.lower()) or fnmatch.fnmatch(whole, p.lower()) for p in patterns)
+        return _matches(name, self.feed.include or self.patterns) and not self._excluded(name)
 
-        return matches(self.feed.include or self.patterns) and not matches(self.feed.exclude)
+    def _excluded(self, name: str) -> bool:
+        return _matches(name, self.feed.exclude)
 
     # reading
 
@@ -270,6 +271,11 @@ class FileSource(Source):
 def printable(name: str) -> str:
     """A file name as valid text: bytes that are no UTF-8 are shown escaped."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    base, whole = name.rsplit("/", 1)[-1].lower(), name.lower()
+    return any(fnmatch.fnmatch(base, p.lower()) or fnmatch.fnmatch(whole, p.lower()) for p in patterns)
 
 
 def _identity(path: Path) -> tuple[int, int]:
