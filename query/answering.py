@@ -16,7 +16,7 @@ from aps_rag_pipeline.knowledge import identifiers
 from query.checking import unsupported
 from query.expansion import Passage
 from query.results import Sentence, Understanding
-from query.words import statements, stems
+from query.words import content_words, statements, stems
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,10 +29,16 @@ _NEAR_BEST = 0.72
 #: Two sentences that share this part of their words say the same.
 _SAME = 0.75
 #: Sentences whose meaning is compared; the rest is set aside by their words alone.
-_COMPARED = 16
+_COMPARED = 12
+#: By its first so many characters: one long statement would make the whole batch as slow as itself.
+_COMPARED_LENGTH = 240
 _FEWEST_WORDS = 3
 #: The best passages count more: share of a sentence's score that a passage at the end of the evidence loses.
 _RANK_SHARE = 0.4
+#: A statement with fewer words that the question has not said itself tells little, and counts by this factor.
+_NEWS, _ECHO = 3, 0.5
+#: Of an event, its record says first what it was.
+_EVENTS, _LEAD_BONUS = ("time", "troubleshooting", "multi_hop"), 0.1
 #: What the title of a record says counts for its sentences, but less than what they say themselves.
 _TITLE_SHARE = 0.5
 
@@ -88,7 +94,7 @@ _CUES = [
         (r"^\W*who\b|\bwhom\b", r"\b[A-Z][a-z]+ [A-Z][a-z]+\b|\bby [A-Z]|^[a-z]{3,}\b.*:"),
     )
 ]
-_CUE_BONUS = 0.1
+_CUE_BONUS = 0.15
 
 
 class Weigher:
@@ -145,6 +151,7 @@ def question_words(understanding: Understanding) -> list[str]:
 
 def draft(
     understanding: Understanding,
+    telling: Sequence[str],
     passages: Sequence[Passage],
     weigh: Callable[[Sequence[str]], Weigher],
     similarity: Mapping[str, float],
@@ -154,13 +161,13 @@ def draft(
     """The best sentences of the evidence.
 
     Args:
+        telling: words of the question without those of the thing or place that it is about.
         similarity: cosine of the question to each passage's best chunk.
         vector: of the question, length 1.
         embed: vectors of sentences, one a row, of length 1.
     """
-    weigher = weigh(question_words(understanding))
     cues = [given for asked, given in _CUES if asked.search(understanding.text)]
-    candidates = sorted(_candidates(passages, weigher, understanding.identifiers, cues), key=lambda c: -c.score)
+    candidates = sorted(_candidates(understanding, weigh(telling), passages, cues), key=lambda c: -c.score)
     scored = _scored(candidates[:_COMPARED], vector, embed)
     evidence = [passage.evidence() for passage in passages]
     sentences = [
@@ -190,19 +197,25 @@ def cited_text(sentences: Sequence[Sentence]) -> str:
 
 
 def _candidates(
-    passages: Sequence[Passage], weigher: Weigher, asked: Sequence[str], cues: Sequence[re.Pattern[str]]
+    understanding: Understanding, weigher: Weigher, passages: Sequence[Passage], cues: Sequence[re.Pattern[str]]
 ) -> list[Candidate]:
     """Every statement of the evidence, scored by its words and by the kind of thing it holds."""
     found = []
+    said = set(stems(understanding.text))
     for rank, passage in enumerate(passages):
         lowered = 1 - _RANK_SHARE * rank / len(passages)
         heading = f"{passage.record.title} {passage.title} {passage.key}"
         for place, text in enumerate(statements(passage.text, passage.kind)):
-            if len(text.split()) < _FEWEST_WORDS and not set(identifiers.find(text)) & set(asked):
+            named = identifiers.find(text)
+            if len(text.split()) < _FEWEST_WORDS and not set(named) & set(understanding.identifiers):
                 continue
             coverage = weigher.coverage((heading, _TITLE_SHARE), (text, 1.0))
             bonus = _CUE_BONUS * sum(1 for cue in cues if cue.search(text))
-            found.append(Candidate(text, passage, place, lowered, (0.5 * coverage + bonus) * lowered))
+            if place == 0 and understanding.intent in _EVENTS:
+                bonus += _LEAD_BONUS
+            news = len(set(stems(" ".join(content_words(text)))) - said)
+            factor = lowered if news >= _NEWS else lowered * _ECHO
+            found.append(Candidate(text, passage, place, factor, (0.5 * coverage + bonus) * factor))
     return found
 
 
@@ -210,7 +223,7 @@ def _scored(candidates: Sequence[Candidate], vector: NDArray[np.float32], embed:
     """The candidates with their closeness in meaning added to their scores, best first."""
     if not candidates:
         return []
-    closeness = (embed([candidate.text for candidate in candidates]) @ vector).tolist()
+    closeness = (embed([candidate.text[:_COMPARED_LENGTH] for candidate in candidates]) @ vector).tolist()
     scored = [
         replace(candidate, score=candidate.score + 0.5 * max(close, 0.0) * candidate.lowered)
         for candidate, close in zip(candidates, closeness, strict=True)

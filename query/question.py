@@ -16,6 +16,7 @@ from aps_rag_pipeline.records import KEY_PREFIX
 from aps_rag_pipeline.stores.tables import PASSAGES, RECORDS
 from query import answering, expansion, fusion, lookup, retrieval
 from query.filters import Filters
+from query.places import Place
 from query.results import MODES, Answer, Hit, Mode, SearchResult, Sentence
 from query.snapshot import Snapshot
 from query.times import ShiftLike
@@ -81,6 +82,18 @@ class Question:
         return expansion.Shelf(release.table(PASSAGES), release.table(RECORDS), self.filters)
 
     @cached_property
+    def place(self) -> Place | None:
+        """The place that the question is about, where it names no thing."""
+        if self.understanding.identifiers:
+            return None
+        return lookup.find_place(self.snapshot.release, self.visible, self.understanding.text)
+
+    def _telling(self, words: Sequence[str]) -> list[str]:
+        """Words without those of the thing or place that the question is about."""
+        common = set(self.place.name.split()) if self.place else set(self.understanding.identifiers)
+        return [word for word in words if word.lower() not in common]
+
+    @cached_property
     def vector(self) -> NDArray[np.float32]:
         return self._vector_of(self.understanding.text)
 
@@ -136,18 +149,14 @@ class Question:
     def _focus(self, said: Sequence[str], filters: Filters) -> list[retrieval.Found]:
         """Chunks about the thing or place that the question names, ranked by words and meaning among themselves."""
         index, release = self.snapshot.index, self.snapshot.release
-        place = None
-        if not self.understanding.identifiers:
-            place = lookup.find_place(release, self.visible, self.understanding.text)
-        within = index.focus(self.understanding.identifiers, place)
+        within = index.focus(self.understanding.identifiers, self.place)
         if within is None:
             return []
         members = index.members(within, filters, retrieval.FOCUS_DEPTH)
         if not members:
             return []
         # What all of them have in common tells none of them from another.
-        common = set(place.name.split()) if place is not None else set(self.understanding.identifiers)
-        rest = " ".join(word for word in said if word.lower() not in common)
+        rest = " ".join(self._telling(said))
         by_words = index.words(rest, filters, retrieval.DEPTH, within)
         by_meaning = retrieval.dense(
             release.chunks(),
@@ -236,7 +245,8 @@ class Question:
         def weigh(words: Sequence[str]) -> answering.Weigher:
             return answering.Weigher(words, lambda stem: index.frequency(stem, self.visible), index.size)
 
-        draft = answering.draft(asked, passages, weigh, self.channels.similarity, self.vector, self._embed)
+        telling = self._telling(asked.words)
+        draft = answering.draft(asked, telling, passages, weigh, self.channels.similarity, self.vector, self._embed)
         thresholds = answering.Thresholds.of(self.snapshot.release.manifest.calibrations)
         if not draft.sufficient(thresholds):
             return self._answer([], passages, "no passage holds enough of what is asked")

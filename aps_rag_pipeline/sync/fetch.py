@@ -227,6 +227,7 @@ def mask_record(record: Record) -> tuple[Record, int]:
     masked = msgspec.structs.replace(
         record,
         title=mask(record.title),
+        url=mask(record.url),
         parts=tuple(Part(p.kind, mask(p.text), p.locator, mask(p.title)) for p in record.parts),
         links=tuple(Link(link.kind, mask(link.target), mask(link.text)) for link in record.links),
         fields=dict(values()),
