@@ -102,6 +102,7 @@ class Limits(Section):
     lock_timeout_s: float = Field(600, ge=0)
     max_file_mb: float = Field(64, gt=0)
     max_unpacked_mb: float = Field(512, gt=0, description="what one archive or Office file may unpack to")
+    max_text_mb: float = Field(8, gt=0, description="text of one record; more than that is data, not reading")
     max_pages: int = Field(2000, gt=0)
     max_pixels: int = Field(120_000_000, gt=0)
     ocr_timeout_s: float = Field(60, gt=0)

@@ -167,7 +167,7 @@ class FileSource(Source):
             with os.scandir(folder) as entries:
                 children = sorted(entries, key=lambda entry: entry.name)
         except OSError as error:
-            found.failures.append(_failed(prefix.rstrip("/"), folder, error))
+            found.failures.append(_failed(prefix.rstrip("/"), error))
             return
         for child in children:
             name = prefix + printable(child.name)
@@ -190,7 +190,7 @@ class FileSource(Source):
                 else:
                     self._add(path, name, found)
             except (OSError, RuntimeError) as error:  # a loop of links is a RuntimeError before Python 3.13
-                found.failures.append(_failed(name, path, error))
+                found.failures.append(_failed(name, error))
 
     def _add(self, path: Path, name: str, found: Listing) -> None:
         if not self._wanted(name):
@@ -283,9 +283,9 @@ def _identity(path: Path) -> tuple[int, int]:
     return stat.st_dev, stat.st_ino
 
 
-def _failed(name: str, path: Path, error: Exception) -> Failure:
+def _failed(name: str, error: Exception) -> Failure:
     reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
-    return Failure(name, name, str(path), f"cannot be opened ({reason})", "check its permissions or the link", False)
+    return Failure(name, name, name, f"cannot be opened ({reason})", "check its permissions or the link", False)
 
 
 def _digest(parts: list[str]) -> str:

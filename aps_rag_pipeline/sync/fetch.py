@@ -17,7 +17,7 @@ import msgspec
 
 from aps_rag_pipeline.content import masking
 from aps_rag_pipeline.records import Link, Part, Record
-from aps_rag_pipeline.settings import Feed, Settings
+from aps_rag_pipeline.settings import Feed, Limits, Settings
 from aps_rag_pipeline.sources import open_source
 from aps_rag_pipeline.sources.base import (
     Change,
@@ -94,7 +94,7 @@ def config_digest(settings: Settings, feed: Feed, version: int) -> str:
         str(settings.several(feed.source)),
         str(version),
         str(_MASKING_VERSION),
-        f"{limits.max_file_mb} {limits.max_unpacked_mb} {limits.max_pages} {limits.max_pixels}",
+        f"{limits.max_file_mb} {limits.max_text_mb} {limits.max_unpacked_mb} {limits.max_pages} {limits.max_pixels}",
     ]
     return hashlib.blake2b("\n".join(said).encode(), digest_size=12).hexdigest()
 
@@ -122,7 +122,7 @@ def _fetch_feed(workspace: Workspace, feed: Feed, known: _Known, aside: Path | N
     try:
         report.fingerprint = source.fingerprint()
         header = Header(feed.name, feed.source, config, report.fingerprint, time.time_ns(), now)
-        _spool(SpoolWriter(aside or workspace.home.spool, header), source, known, report)
+        _spool(SpoolWriter(aside or workspace.home.spool, header), source, known, report, workspace.settings.limits)
     except FeedError as error:
         report.error = str(error)
     except Exception as error:
@@ -135,11 +135,11 @@ def _fetch_feed(workspace: Workspace, feed: Feed, known: _Known, aside: Path | N
     return report
 
 
-def _spool(writer: SpoolWriter, source: Source, known: _Known, report: FetchReport) -> None:
+def _spool(writer: SpoolWriter, source: Source, known: _Known, report: FetchReport, limits: Limits) -> None:
     finished = news = False
     try:
         for change in source.changes(known.cursor, known.retry):
-            entry = _entry(change)
+            entry = _entry(change, limits)
             writer.write(entry)
             _count(report, entry)
             match change:
@@ -198,9 +198,16 @@ def _next_retry(workspace: Workspace, feed: str) -> datetime | None:
     return from_iso(row[0])
 
 
-def _entry(change: Change) -> Entry:
+def _entry(change: Change, limits: Limits) -> Entry:
     if not isinstance(change, Upsert):
         return Entry(change)
+    size = sum(len(part.text) for part in change.record.parts) / 1e6
+    if size > limits.max_text_mb:
+        reason = f"{size:.1f} MB of text, more than limits.max_text_mb ({limits.max_text_mb:g})"
+        item = f"too-long:{change.record.id}"
+        return Entry(
+            Failure(change.unit, item, change.place, reason, "split it or raise the limit", True, change.record.id)
+        )
     record, masked = mask_record(change.record)
     return Entry(msgspec.structs.replace(change, record=record) if masked else change, masked)
 
