@@ -37,8 +37,9 @@ _FEWEST_WORDS = 3
 _RANK_SHARE = 0.4
 #: A statement with fewer words that the question has not said itself tells little, and counts by this factor.
 _NEWS, _ECHO = 3, 0.5
+_NUMBER_OR_NAME = re.compile(r"\d")
 #: Of an event, its record says first what it was.
-_EVENTS, _LEAD_BONUS = ("time", "troubleshooting", "multi_hop"), 0.1
+_EVENTS, _LEAD_BONUS = ("time", "troubleshooting"), 0.1
 #: What the title of a record says counts for its sentences, but less than what they say themselves.
 _TITLE_SHARE = 0.5
 
@@ -214,7 +215,9 @@ def _candidates(
             if place == 0 and understanding.intent in _EVENTS:
                 bonus += _LEAD_BONUS
             news = len(set(stems(" ".join(content_words(text)))) - said)
-            factor = lowered if news >= _NEWS else lowered * _ECHO
+            # A number or name that was not in the question is what it asks for, however short the statement.
+            tells = news >= _NEWS or (bonus > 0 and bool(_NUMBER_OR_NAME.search(text)) and news > 0)
+            factor = lowered if tells else lowered * _ECHO
             found.append(Candidate(text, passage, place, factor, (0.5 * coverage + bonus) * factor))
     return found
 
