@@ -16,7 +16,7 @@ from aps_rag_pipeline.stores.home import Home, HomeError
 from aps_rag_pipeline.stores.tables import chunks_table
 
 if TYPE_CHECKING:
-    import lancedb.table
+    from lancedb.table import Table
 
 MANIFEST = "manifest.json"
 LEASE = "lease"
@@ -71,7 +71,7 @@ class Release:
         self.folder = folder
         self._lease = lease
         self.manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
-        self._tables: dict[str, lancedb.table.Table] = {}
+        self._tables: dict[str, Table] = {}
         self._connection: Any = None
 
     @property
@@ -84,19 +84,19 @@ class Release:
         """Folder of `<mart>.parquet`."""
         return self.folder / "marts"
 
-    def table(self, name: str) -> lancedb.table.Table:
+    def table(self, name: str) -> Table:
         """A released Lance table, pinned to the release's version."""
         if name not in self._tables:
-            import lancedb
+            from aps_rag_pipeline.stores.lance import lancedb
 
             if self._connection is None:
-                self._connection = lancedb.connect(self.home.lance)
+                self._connection = lancedb().connect(self.home.lance)
             table = self._connection.open_table(name)
             table.checkout(self.manifest.tables[name])
             self._tables[name] = table
         return self._tables[name]
 
-    def chunks(self) -> lancedb.table.Table:
+    def chunks(self) -> Table:
         """The chunk table of the release's embedding model."""
         return self.table(chunks_table(self.manifest.model.fingerprint))
 

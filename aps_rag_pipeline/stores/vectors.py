@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import lancedb
 import pyarrow as pa
 
 from aps_rag_pipeline.stores.home import Home
+from aps_rag_pipeline.stores.lance import lancedb
 from aps_rag_pipeline.stores.tables import sql_list
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ class LanceTables:
     """The tables of a home. Concurrent writers would duplicate rows: the home's writer lock must be held."""
 
     def __init__(self, home: Home) -> None:
-        self._connection = lancedb.connect(home.lance)
+        self._connection = lancedb().connect(home.lance)
         self._open: dict[str, Any] = {}
 
     def exists(self, name: str) -> bool:
