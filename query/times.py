@@ -67,7 +67,7 @@ _PATTERNS: dict[str, re.Pattern[str]] = {
         "day_month": r"(?P<day>\d{1,2})(?:st|nd|rd|th)?\s+(?:of\s+)?" + _MONTH + r"(?:\s*,?\s*" + _YEAR + r")?",
         "month_year": r"(?:(?P<part>early|mid|late)[\s-]+)?" + _MONTH + r"\s*(?:,|of)?\s*" + _YEAR,
         "iso_month": _YEAR + r"-(?P<month>0[1-9]|1[0-2])",
-        "quarter": r"(?:q(?P<q>[1-4])|(?P<ordinal>first|second|third|fourth|1st|2nd|3rd|4th)\s+quarter)"
+        "quarter": r"(?:q(?:uarter\s+)?(?P<q>[1-4])|(?P<ordinal>first|second|third|fourth|1st|2nd|3rd|4th)\s+quarter)"
         r"\s*(?:,|of)?\s*" + _YEAR,
         "year_quarter": _YEAR + r"[\s-]*q(?P<q>[1-4])",
         "bare_month": r"(?P<lead>in|during|since|of|last|this|early|mid|late|by|until|from)\s+"

@@ -50,8 +50,14 @@ class Written:
         )
 
 
-def write_release(root: Path, records: list[Written], number: int = 1, **manifest: Any) -> Home:
-    """Publish `records` as release `number` of the home at `root`."""
+def write_release(
+    root: Path,
+    records: list[Written],
+    number: int = 1,
+    located: tuple[tuple[str, str, tuple[str, ...]], ...] = (),
+    **manifest: Any,
+) -> Home:
+    """Publish `records` as release `number` of the home at `root`; `located`: (component, place, labels) of edges."""
     import lancedb
 
     home = Home(root).create()
@@ -62,6 +68,7 @@ def write_release(root: Path, records: list[Written], number: int = 1, **manifes
     documents = []
     for rid, record in enumerate(records, start=1):
         _add(rid, record, rows, chunk_table, documents)
+    _locate(located, rows)
     texts = [row["text"] for row in rows[chunk_table]]
     for row, vector in zip(rows[chunk_table], encoder.encode_passages(texts), strict=True):
         row["vector"] = vector
@@ -96,6 +103,30 @@ def write_release(root: Path, records: list[Written], number: int = 1, **manifes
     )
     (folder / releases.MANIFEST).write_bytes(msgspec.json.encode(made))
     return home
+
+
+def _locate(located: tuple[tuple[str, str, tuple[str, ...]], ...], rows: dict[str, list[dict[str, Any]]]) -> None:
+    for number, (component, place, access) in enumerate(located):
+        labels = list(access)
+        for kind, name in (("Component", component), ("Location", place)):
+            node = {"node_id": f"{kind}:{name}", "type": kind, "name": name, "key": None, "access": labels}
+            rows.setdefault(tables.NODES, []).append(node)
+        rows.setdefault(tables.EDGES, []).append(
+            {
+                "rid": 0,
+                "key": f"WRQ:{number}",
+                "source": "work_requests",
+                "feed": "work_requests",
+                "access": labels,
+                "edge_id": str(number),
+                "src": f"Component:{component}",
+                "relation": "LOCATED_IN",
+                "dst": f"Location:{place}",
+                "passage_id": None,
+                "extractor": "structure:1",
+                "confidence": 1.0,
+            }
+        )
 
 
 def _add(

@@ -320,6 +320,20 @@ def test_a_source_cannot_flood_a_channel() -> None:
     assert {hit.source for hit in alone} == {"epics"}
 
 
+def test_a_place_finds_what_is_named_after_it_for_those_who_may_see_why(tmp_path: Path) -> None:
+    entries = [
+        Written("bely", str(n), f"Entry {n}", (f"S{n}A:Q1 went hot, fan swapped.",), feed="bely") for n in range(1, 60)
+    ]
+    located = tuple((f"s{n}a:q1", f"sector {n}", ("rf",)) for n in range(1, 60))
+    home = write_release(tmp_path, entries, located=located)
+    question = "what was swapped in sector 47 when it went hot?"
+    with Corpus.open(home, {"rf"}) as corpus:
+        hit = corpus.search(question).hits[0]
+        assert (hit.key, hit.channels["focus"]) == ("BELY:47", 1)
+    with Corpus.open(home, set()) as corpus:
+        assert all("focus" not in hit.channels for hit in corpus.search(question, k=99).hits)
+
+
 def test_refresh_serves_the_next_release_and_lets_the_old_one_go(tmp_path: Path) -> None:
     home = write_release(tmp_path, [Written("bely", "1", "First", ("The first text about beams.",))])
     with Corpus.open(home, None) as corpus:

@@ -43,6 +43,7 @@ def local(text: str) -> datetime:
         ("trips in late March 2025", "2025-03-21", "2025-04-01"),
         ("RF trips in Q2 2024", "2024-04-01", "2024-07-01"),
         ("RF trips in the second quarter of 2024", "2024-04-01", "2024-07-01"),
+        ("RF trips in quarter 2 of 2024", "2024-04-01", "2024-07-01"),
         ("trips in 2024", "2024-01-01", "2025-01-01"),
         ("trips in September", "2024-09-01", "2024-10-01"),
         ("what happened yesterday", "2025-06-17", "2025-06-18"),
