@@ -407,3 +407,16 @@ def test_vectors_follow_their_texts(texts: list[str], random: Random) -> None:
     random.shuffle(order)
     vectors = encoder.encode_passages(texts)
     assert np.allclose(vectors[order], encoder.encode_passages([texts[index] for index in order]), atol=1e-6)
+
+
+def test_openvino_reports_nothing_to_its_makers() -> None:
+    code = (
+        "import sys\n"
+        "from aps_rag_pipeline.models.openvino_backend import OpenVinoEncoder\n"
+        "try: OpenVinoEncoder('/no/model.onnx', None, None)\n"
+        "except Exception: pass\n"
+        "import openvino\n"
+        "print(sorted(name for name in sys.modules if name.startswith('openvino_telemetry') and sys.modules[name]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from pathlib import Path
+from types import ModuleType
+from typing import cast
 
 import numpy as np
 
@@ -31,6 +34,8 @@ class OpenVinoEncoder(Encoder):
         threads: int = 0,
         batch_size: int = 32,
     ) -> None:
+        # Importing OpenVINO reports it to its makers from a forked process; without that package a stub of it is used.
+        sys.modules.setdefault("openvino_telemetry", cast(ModuleType, None))
         import openvino
 
         super().__init__(description, tokens, batch_size)
