@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import socketserver
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -275,3 +276,39 @@ def test_an_alert_that_cannot_be_delivered_says_so_without_the_address(webhook: 
         alerts.send(alert, "subject", "text")
     assert "hidden-token" not in str(caught.value)
     assert not alerts.send(Alert(), "subject", "text")
+
+
+class _Mailbox(socketserver.StreamRequestHandler):
+    """Speaks as much SMTP as one message needs."""
+
+    def handle(self) -> None:
+        self.wfile.write(b"220 ready\r\n")
+        lines: list[str] = []
+        for line in iter(self.rfile.readline, b""):
+            command = line.strip().upper()
+            if command == b"DATA":
+                self.wfile.write(b"354 go on\r\n")
+                lines = [text.decode() for text in iter(self.rfile.readline, b".\r\n")]
+                self.server.received.append("".join(lines))
+            if command == b"QUIT":
+                self.wfile.write(b"221 bye\r\n")
+                return
+            self.wfile.write(b"250 ok\r\n")
+
+
+def test_an_alert_goes_by_mail_and_one_line_of_subject_stays_one() -> None:
+    with socketserver.TCPServer(("127.0.0.1", 0), _Mailbox) as server:
+        server.received = []
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        alert = Alert(email_to="ops@example.org", smtp_host="127.0.0.1", smtp_port=server.server_address[1])
+        try:
+            assert alerts.send(alert, "Ring: feed logbook\r\nBcc: someone@example.org", "cannot be reached")
+        finally:
+            server.shutdown()
+            thread.join()
+    (message,) = server.received
+    head, _, body = message.partition("\r\n\r\n")
+    assert "To: ops@example.org" in head
+    assert "\r\nBcc:" not in head
+    assert "cannot be reached" in body
