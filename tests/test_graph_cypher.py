@@ -125,7 +125,7 @@ _before = st.sampled_from(
 @given(st.sampled_from(sorted(REFUSED)), _case, _before, _blank, _blank)
 def test_no_case_blank_or_comment_hides_a_clause(word: str, case: object, before: str, left: str, right: str) -> None:
     with pytest.raises(WriteRefused):
-        refuse_writes(f"{before}{left}{case(word)}{right}(m)")  # type: ignore[operator]
+        refuse_writes(f"{before}{left}{case(word)}{right}(m)")
 
 
 @given(st.sampled_from(sorted(REFUSED)), st.integers(1, 6), st.sampled_from(["/**/", "\\u0000", "\u200b", "\u00ad"]))

@@ -42,7 +42,7 @@ def home(tmp_path: Path) -> Home:
 
 def execute(address: GraphAddress, statement: str) -> None:
     with connect(address) as driver:
-        driver.execute_query(statement, database_=address.database)  # type: ignore[arg-type]
+        driver.execute_query(statement, database_=address.database)
 
 
 def node(node_id: str, kind: str, *, access: tuple[str, ...] = ("public",)) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def test_people_find_labels_types_and_labels_of_access(address: GraphAddress, ho
     whole = run_query(address, "MATCH p = (:LogEntry)-[:REPLIES_TO]->(:LogEntry) RETURN p, nodes(p)[0] AS first")
     path, first = whole.rows[0]
     assert isinstance(path, dict)
-    assert [each["properties"]["node_id"] for each in path["nodes"]] == ["BELY:2", "BELY:1"]  # type: ignore[union-attr,call-overload,index]
+    assert [each["properties"]["node_id"] for each in path["nodes"]] == ["BELY:2", "BELY:1"]
     assert first == {
         "labels": ["LogEntry"],
         "properties": {"node_id": "BELY:2", "name": "BELY:2", "key": "BELY:2", "access": ["ops", "public"]},

@@ -44,7 +44,7 @@ def everything_under(home: Home) -> str:
 
 def write(address: GraphAddress, statement: str) -> None:
     with connect(address) as driver:
-        driver.execute_query(statement, database_=address.database)  # type: ignore[arg-type]
+        driver.execute_query(statement, database_=address.database)
 
 
 def test_a_life_of_a_server(home: Home) -> None:

@@ -53,7 +53,7 @@ def resolve(kind: str, target: str) -> str | None:
 
 
 def record(source: str, id: str = "1", **values: object) -> Record:
-    return Record(source=source, feed=source, id=id, title=str(values.pop("title", "A title")), **values)  # type: ignore[arg-type]
+    return Record(source=source, feed=source, id=id, title=str(values.pop("title", "A title")), **values)
 
 
 def said(found: Record, key: str | None = None) -> set[tuple[str, str, str]]:

@@ -49,10 +49,10 @@ def _one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 def screen(
     lines: tuple[str, ...] = LINES, *, ground: object = (20, 24, 40), ink: object = (230, 232, 236), size: int = 24
 ) -> Image.Image:
-    image = Image.new("RGB", (560, 20 + (size + 18) * len(lines)), ground)  # type: ignore[arg-type]
+    image = Image.new("RGB", (560, 20 + (size + 18) * len(lines)), ground)
     pen = ImageDraw.Draw(image)
     for row, line in enumerate(lines):
-        pen.text((16, 10 + row * (size + 18)), line, font=ImageFont.load_default(size), fill=ink)  # type: ignore[arg-type]
+        pen.text((16, 10 + row * (size + 18)), line, font=ImageFont.load_default(size), fill=ink)
     return image
 
 
@@ -316,7 +316,7 @@ def test_a_broken_pdf_is_refused(data: bytes) -> None:
 def job(folder: Path, name: str, data: bytes, **values: object) -> OcrJob:
     path = folder / name
     path.write_bytes(data)
-    return OcrJob(name, path, **values)  # type: ignore[arg-type]
+    return OcrJob(name, path, **values)
 
 
 def test_many_pictures_are_read_and_each_failure_stands_alone(tmp_path: Path) -> None:
@@ -361,7 +361,7 @@ def test_a_reader_that_crashes_costs_one_failure(tmp_path: Path, monkeypatch: py
     popen = pool.subprocess.Popen
 
     def spy(*arguments: object, **options: object) -> object:
-        process = popen(*arguments, **options)  # type: ignore[call-overload]
+        process = popen(*arguments, **options)
         started.append(process.pid)
         return process
 
@@ -395,7 +395,7 @@ def test_items_are_taken_as_needed_and_readers_end_with_the_iterator(tmp_path: P
 
     results = recognise(jobs(), LIMITS, workers=1)
     next(results)
-    results.close()  # type: ignore[attr-defined]
+    results.close()
     assert len(taken) <= 4
 
 

@@ -56,7 +56,7 @@ def test_statements_lose_no_word_of_prose(text: str) -> None:
     assert "".join(words.words(" ".join(words.statements(plain)))) == "".join(words.words(plain))
 
 
-def test_stems_are_those_of_the_index(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_stems_are_those_of_the_index(tmp_path) -> None:
     text = "Klystrons TRIPPED repeatedly; café S-DCCT:CurrentM replacing"
     index = sparse.create_index(tmp_path / "index")
     parsed = str(index.parse_query(" ".join(words.words(text.lower())), ["text"]))

@@ -161,7 +161,7 @@ def test_what_cannot_be_meant_is_refused(owner: Corpus) -> None:
     with pytest.raises(ValueError, match="no such source: emails"):
         owner.search("x", sources=["emails"])
     with pytest.raises(ValueError, match="no such mode"):
-        owner.search("x", mode="psychic")  # type: ignore[arg-type]
+        owner.search("x", mode="psychic")
     with pytest.raises(ValueError, match="write it as"):
         owner.search("x", since="tomorrow-ish")
     with pytest.raises(TypeError, match="collection of labels"):
@@ -305,7 +305,7 @@ def test_a_source_cannot_flood_a_channel() -> None:
     flood = [Found(f"PV:{n}#0.0", "epics", 1 - n / 1000) for n in range(200)]
     rest = [Found(f"BELY:{n}#0.0", "bely", 0.5 - n / 1000) for n in range(70)]
 
-    def fetch(filters, limit):  # type: ignore[no-untyped-def]
+    def fetch(filters, limit):
         there = [hit for hit in [*flood, *rest] if hit.source not in filters.without]
         return sorted(there, key=lambda hit: -hit.score)[:limit]
 
