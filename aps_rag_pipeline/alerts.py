@@ -57,7 +57,10 @@ def alert_outages(settings: Settings) -> list[str]:
         last = feed.succeeded_at.isoformat(timespec="minutes") if feed.succeeded_at else "never"
         text = f"{feed.error}\nLast good sync: {last}. Nothing of the feed was changed."
         if send(settings.alert, f"{settings.facility}: feed {feed.feed} ({feed.source}) cannot be read", text):
-            feed.alerted = True
-            state.write_feed(Home(settings.home), feed)
+            home = Home(settings.home)
+            now = state.read_feed(home, feed.source, feed.feed)  # a sync may have gone well meanwhile
+            if now.error:
+                now.alerted = True
+                state.write_feed(home, now)
             told.append(feed.feed)
     return told

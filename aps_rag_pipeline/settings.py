@@ -5,6 +5,7 @@ Every value can be overridden by `APS_RAG_<NAME>`, nested names joined by two un
 
 from __future__ import annotations
 
+import codecs
 import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -47,6 +48,21 @@ class Feed(Section):
     url_template: str | None = Field(None, description="address of a record for readers, with {id}")
     ocr_language: str = Field("eng", description="Tesseract languages, joined by +")
     options: dict[str, Any] = Field({}, description="what only this source's form understands")
+
+    @field_validator("encoding")
+    @classmethod
+    def _known_encoding(cls, name: str | None) -> str | None:
+        try:
+            return name and codecs.lookup(name).name
+        except LookupError:
+            raise ValueError(f"unknown encoding {name!r}; for example utf-8, cp1252 or latin-1") from None
+
+    @field_validator("url_template")
+    @classmethod
+    def _names_a_record(cls, template: str | None) -> str | None:
+        if template is not None and "{" not in template:
+            raise ValueError("has no place for the record's id; write {id} where it belongs")
+        return template
 
     @field_validator("access")
     @classmethod
@@ -236,7 +252,7 @@ def _explained(error: Any) -> str:
     place = ".".join(str(step) for step in error["loc"]) or "top level"
     # The one surprise of YAML that everybody meets once: a column called No.
     hint = "; YAML reads yes, no, on and off as truth values: quote it" if isinstance(error["input"], bool) else ""
-    return f"{place}: {error['msg']}{hint}"
+    return f"{place}: {error['msg'].removeprefix('Value error, ')}{hint}"
 
 
 def _zone_info(name: str) -> ZoneInfo:

@@ -7,6 +7,8 @@ from typing import Any
 import dagster as dg
 from pydantic import PrivateAttr
 
+from assets.processes import mark_process
+
 
 class Facility(dg.ConfigurableResource):  # type: ignore[type-arg]
     """Settings, home and catalog of the configured facility.
@@ -23,6 +25,7 @@ class Facility(dg.ConfigurableResource):  # type: ignore[type-arg]
 
     @contextlib.contextmanager
     def yield_for_execution(self, context: dg.InitResourceContext) -> Iterator["Facility"]:
+        mark_process(context)
         with contextlib.ExitStack() as stack:
             self._stack = stack
             self._workspace = self._lock = None

@@ -15,9 +15,6 @@ HELD_CHECK = "no_removals_are_held"
     kinds={"sqlite"},
     owners=["team:data-engineering"],
     code_version="apply:1",
-    # The one step in which a run may wait for the writer lock. No later step has a pool, so none can be waited for by
-    # a run that holds the lock.
-    pool="writer",
     check_specs=[
         dg.AssetCheckSpec(
             HELD_CHECK, asset="changeset", description="No sync wanted to remove suspiciously many records of a feed."

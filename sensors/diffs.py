@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from aps_rag_pipeline.records import SOURCES
+from assets.processes import end_dead_runs
 from sensors.jobs import REFRESH_ALL, refresh_name
 
 HOURLY = 3600
@@ -31,6 +32,7 @@ def _diff_sensor(source: str) -> dg.SensorDefinition:
         from aps_rag_pipeline.settings import Settings, SettingsError
         from aps_rag_pipeline.sync.due import decide
 
+        end_dead_runs(context.instance)
         for name in (job, REFRESH_ALL):
             if context.instance.get_runs(dg.RunsFilter(job_name=name, statuses=_IN_PROGRESS), limit=1):
                 return dg.SkipReason(f"{name} is running")

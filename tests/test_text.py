@@ -41,6 +41,12 @@ def test_old_encodings() -> None:
     assert decode("naïve".encode("cp1252"), "cp1252") == "naïve"
 
 
+def test_signs_that_facilities_write_survive_in_files_of_any_length() -> None:
+    for rows in (5, 20, 80, 400):
+        text = "id;author;note\n" + "".join(f"{n};müller;temp 25 °C ± 2 µm at pump {n}\n" for n in range(rows))
+        assert decode(text.encode("latin-1")) == text
+
+
 def test_one_foreign_line_leaves_the_others_as_they_are() -> None:
     data = "Größe: ändern über Öl\n".encode() + "süd\n".encode("cp1252") + "Ende: äöü\n".encode()
     assert decode(data) == "Größe: ändern über Öl\nsüd\nEnde: äöü\n"

@@ -32,6 +32,12 @@ SinceOption = Annotated[str | None, typer.Option(help="Only records created from
 UntilOption = Annotated[str | None, typer.Option(help="Only records created until then.")]
 
 
+def _some_text(text: str) -> str:
+    if not text.strip():
+        raise fail("there is nothing to look for: the text is empty", EXIT_USAGE)
+    return text
+
+
 @contextmanager
 def _corpus(settings: Settings, groups: list[str] | None) -> Iterator[Corpus]:
     from query import Corpus
@@ -42,7 +48,7 @@ def _corpus(settings: Settings, groups: list[str] | None) -> Iterator[Corpus]:
 
 def search(
     text: str,
-    k: Annotated[int, typer.Option("-k", help="How many records to show.")] = 10,
+    k: Annotated[int, typer.Option("-k", min=1, help="How many records to show.")] = 10,
     source: SourceOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
@@ -61,7 +67,7 @@ def search(
         raise fail(f"no mode {mode!r}; there are: {', '.join(MODES)}", EXIT_USAGE)
     with _corpus(settings, groups) as corpus:
         try:
-            result = corpus.search(text, k, sources=source, since=since, until=until, mode=chosen)
+            result = corpus.search(_some_text(text), k, sources=source, since=since, until=until, mode=chosen)
         except ValueError as error:
             raise fail(str(error), EXIT_USAGE) from error
     if as_json:
@@ -87,7 +93,7 @@ def ask(
     settings = load_settings(config_file)
     with _corpus(settings, groups) as corpus:
         try:
-            answer = corpus.ask(text, sources=source, since=since, until=until)
+            answer = corpus.ask(_some_text(text), sources=source, since=since, until=until)
         except ValueError as error:
             raise fail(str(error), EXIT_USAGE) from error
     if as_json:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 EXIT_WRONG = 1
 EXIT_USAGE = 2
 EXIT_NOT_FOUND = 3
+EXIT_INTERRUPTED = 130
 
 ConfigOption = Annotated[
     Path | None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,6 +19,9 @@ from aps_rag_pipeline.cli.common import (
     print_json,
     table,
 )
+
+if TYPE_CHECKING:
+    from aps_rag_pipeline.settings import Settings
 
 config = typer.Typer(no_args_is_help=True)
 
@@ -47,7 +50,7 @@ def _group() -> None:
 def check(config_file: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Say of each feed what was found, or exactly what is wrong. Changes nothing."""
     from aps_rag_pipeline.settings import SettingsError
-    from aps_rag_pipeline.sources.base import FeedError
+    from aps_rag_pipeline.sources.base import FeedError, UnreadableError
     from aps_rag_pipeline.stores.home import Home
     from aps_rag_pipeline.sync.fetch import reader
 
@@ -57,7 +60,7 @@ def check(config_file: ConfigOption = None, as_json: JsonOption = False) -> None
         try:
             found = reader(settings, feed, Home(settings.home).blobs).check()
             rows.append({"feed": feed.name, "source": feed.source, "ok": True, "found": found.detail})
-        except (FeedError, SettingsError) as error:
+        except (FeedError, SettingsError, UnreadableError) as error:
             rows.append({"feed": feed.name, "source": feed.source, "ok": False, "found": str(error)})
     if as_json:
         print_json({"facility": settings.facility, "home": str(settings.home), "feeds": rows})
@@ -67,7 +70,29 @@ def check(config_file: ConfigOption = None, as_json: JsonOption = False) -> None
             shown.add_row(str(row["feed"]), str(row["source"]), "ok" if row["ok"] else "wrong", str(row["found"]))
         console().print(shown)
         typer.echo(f"home: {settings.home}")
+    problems = _problems(settings)
+    for problem in problems:
+        typer.echo(f"wrong: {problem}", err=True)
     if not rows:
         raise fail("no feed is configured; add one under `feeds`", EXIT_USAGE)
-    if any(not row["ok"] for row in rows):
+    if problems or any(not row["ok"] for row in rows):
         raise typer.Exit(EXIT_WRONG)
+
+
+def _problems(settings: Settings) -> list[str]:
+    """What is wrong besides the feeds: the home, the embedding model."""
+    import os
+
+    from aps_rag_pipeline.models import ModelError, resolve
+    from aps_rag_pipeline.models.hashing import PREFIX
+
+    found = []
+    above = next(folder for folder in (settings.home, *settings.home.parents) if folder.exists())
+    if not os.access(above, os.W_OK):
+        found.append(f"home: {above} is not writable; set `home` to a writable folder")
+    try:
+        if not settings.models.embedding.startswith(PREFIX):
+            resolve(settings.models.embedding)
+    except ModelError as error:
+        found.append(f"models.embedding: {error}")
+    return found

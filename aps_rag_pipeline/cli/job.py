@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aps_rag_pipeline.cli.common import EXIT_WRONG, table
+from aps_rag_pipeline.cli.common import EXIT_INTERRUPTED, EXIT_WRONG, table
 from aps_rag_pipeline.settings import CONFIG_VARIABLE, DEFAULT_CONFIG, Settings
 from aps_rag_pipeline.stores.home import Home
 from aps_rag_pipeline.stores.lock import EXIT_TAKEN
@@ -22,7 +22,7 @@ nux: {enabled: false}
 concurrency:
   runs: {max_concurrent_runs: 3}
   pools: {default_limit: 1, granularity: op}
-run_monitoring: {enabled: true}
+run_monitoring: {enabled: true, free_slots_after_run_end_seconds: 60}
 run_retries: {enabled: true, max_retries: 1, retry_on_asset_or_op_failure: false}
 retention:
   sensor: {purge_after_days: {skipped: 7, success: 90, failure: 90}}
@@ -38,12 +38,16 @@ class Outcome:
     steps: dict[str, dict[str, int]] = field(default_factory=dict)
     failed_checks: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
+    held: list[str] = field(default_factory=list)
     taken: bool = False
+    interrupted: bool = False
 
     @property
     def exit_code(self) -> int:
         if self.taken:
             return EXIT_TAKEN
+        if self.interrupted:
+            return EXIT_INTERRUPTED
         return 0 if self.ok and not self.failed_checks else EXIT_WRONG
 
     @property
@@ -62,7 +66,14 @@ class Outcome:
             rest = ", ".join(f"{k.replace('_', ' ')} {v:,}" for k, v in counts.items() if k != "changed" and v)
             shown.add_row(name, str(counts.get("changed", 0)), rest)
         lines = [Text(f"failed: {line}", style="red") for line in [*self.failed_checks, *self.errors]]
-        end = "done" if self.ok else "failed; what was released before is still served"
+        lines += [Text(f"held: {line}", style="yellow") for line in self.held]
+        end = (
+            "interrupted; run sync again to go on"
+            if self.interrupted
+            else "done"
+            if self.ok
+            else "failed; what was released before is still served"
+        )
         return Group(shown, *lines, Text(f"changed: {self.changed}; {end} (run {self.run_id})"))
 
 
@@ -90,12 +101,14 @@ def run_job(settings: Settings, config: Path | None, source: str | None, *, reco
 
     warnings.simplefilter("ignore", dg.PreviewWarning)
     from aps_rag_pipeline.definitions import defs
+    from assets.processes import end_dead_runs
     from assets.sources import RECONCILE_TAG
     from sensors.jobs import REFRESH_ALL, refresh_name
 
     job = defs.resolve_job_def(refresh_name(source) if source else REFRESH_ALL)
     tags = {RECONCILE_TAG: "true"} if reconcile else {}
     with dg.DagsterInstance.get() as instance:
+        end_dead_runs(instance)
         result = job.execute_in_process(
             instance=instance,
             raise_on_error=False,
@@ -106,12 +119,17 @@ def run_job(settings: Settings, config: Path | None, source: str | None, *, reco
 
 
 def _outcome(result: dg.ExecuteInProcessResult) -> Outcome:
+    from assets.text import HELD_CHECK
+
     outcome = Outcome(result.run_id, result.success)
     for event in result.get_asset_materialization_events():
         made = event.materialization
         counts = {k: v.value for k, v in made.metadata.items() if isinstance(v.value, int) and not _is_state(k)}
         outcome.steps[made.asset_key.to_user_string()] = counts
     for check in result.get_asset_check_evaluations():
+        if not check.passed and check.check_name == HELD_CHECK:
+            rows = [record.data for record in getattr(check.metadata.get("held"), "records", [])]
+            outcome.held = [f"{row['records']} removals of {row['feed']}; {row['confirm_with']}" for row in rows]
         if not check.passed and check.severity.value == "ERROR":
             reasons = check.metadata.get("failed_feeds")
             rows = [record.data for record in getattr(reasons, "records", [])]
@@ -122,7 +140,9 @@ def _outcome(result: dg.ExecuteInProcessResult) -> Outcome:
             error = event.step_failure_data.error
             while error is not None and error.cause is not None:
                 error = error.cause
-            if error is not None:
+            if error is not None and error.cls_name == "DagsterExecutionInterruptedError":
+                outcome.interrupted = True
+            elif error is not None:
                 outcome.errors.append(f"{event.step_key}: {error.message.strip()}")
                 outcome.taken |= error.cls_name == "HomeTakenError"
     return outcome

@@ -148,7 +148,18 @@ def _status(settings: Settings) -> dict[str, Any]:
                 "newest_at": released.newest_at.isoformat() if released and released.newest_at else None,
             }
         )  # fmt: skip
+    configured = {feed.name for feed in settings.feeds}
     return {
+        "dropped_feeds": [
+            {
+                "source": known.source,
+                "feed": known.feed,
+                "held_removals": known.held_removals,
+                "held_digest": known.held_digest,
+            }
+            for known in state.all_feeds(home)
+            if known.feed not in configured and known.held_removals
+        ],
         "facility": settings.facility,
         "home": str(settings.home),
         "release": manifest.number if manifest else None,
@@ -172,6 +183,9 @@ def _show_status(settings: Settings, found: dict[str, Any]) -> None:
             feed["source"], feed["feed"], f"{feed['released_records']:,}", _ago(feed["succeeded_at"]),
             _ago(feed["newest_at"]), str(feed["failures"] or ""), "\n".join(notes),
         )  # fmt: skip
+    for feed in found["dropped_feeds"]:
+        held = f"{feed['held_removals']} removals held: aps-rag sync --confirm-removals {feed['held_digest']}"
+        shown.add_row(feed["source"], feed["feed"], "", "", "", "", f"no longer configured; {held}")
     console().print(shown)
     if found["release"] is None:
         typer.echo("nothing has been released yet; run `aps-rag sync`")
@@ -204,8 +218,12 @@ def failures(
             dict(row)
             for row in workspace.catalog.rows(
                 "select feed, place, reason, remedy, permanent, attempts, first_at, retry_at from dead_letters "
-                "where ? is null or feed = ? order by feed, place",
-                (feed, feed),
+                "where ? is null or feed = ? union all "
+                "select r.feed, r.key || ' (picture ' || substr(o.sha256, 1, 12) || ')', o.error, '', "
+                "o.retry_at is null, 1, null, o.retry_at from ocr o join attachments a on a.sha256 = o.sha256 "
+                "join records r on r.rid = a.rid where o.error is not null and (? is null or r.feed = ?) "
+                "order by 1, 2",
+                (feed, feed, feed, feed),
             )
         ]
     if as_json:

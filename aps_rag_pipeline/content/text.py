@@ -16,6 +16,13 @@ _MARKS = (
 )
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
 _GUESS_BYTES = 200_000
+#: A guess counts where it is about another script. Between western code pages statistics cannot tell, and a degree
+#: sign turned into something else is worse than the encoding that nearly all such files have.
+_OTHER_SCRIPTS = {
+    *("cp1250", "iso8859_2", "cp1251", "iso8859_5", "koi8_r", "koi8_u", "mac_cyrillic", "cp1253", "iso8859_7"),
+    *("cp1255", "iso8859_8", "cp1256", "iso8859_6", "shift_jis", "cp932", "shift_jis_2004", "euc_jp", "iso2022_jp"),
+    *("gb2312", "gbk", "gb18030", "hz", "big5", "big5hkscs", "cp950", "euc_kr", "cp949", "johab", "utf_16", "utf_32"),
+}
 #: Below this, statistics of letters name any encoding at all.
 _TOO_SHORT_TO_GUESS = 400
 
@@ -53,7 +60,8 @@ def _decode(data: bytes, encoding: str | None) -> str:
     if len(data) < _TOO_SHORT_TO_GUESS:
         return data.decode("cp1252", "backslashreplace")
     best = from_bytes(data[:_GUESS_BYTES]).best()
-    return data.decode(best.encoding if best else "cp1252", "backslashreplace")
+    guess = best.encoding if best is not None else ""
+    return data.decode(guess if guess in _OTHER_SCRIPTS else "cp1252", "backslashreplace")
 
 
 def _mostly_utf8(data: bytes) -> bool:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+import time
+import uuid
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -19,14 +21,16 @@ from aps_rag_pipeline.records import Record, decode_record
 from aps_rag_pipeline.stores.home import Home, HomeError
 
 SCHEMA_VERSION = 1
+_WAL_ATTEMPTS = 100
 
 _SCHEMA = """
 create table feeds (
-  feed text primary key, source text not null, cursor blob, config text not null, sequence integer not null
+  feed text primary key, source text not null, cursor blob, config text not null, sequence integer not null,
+  access text not null
 ) without rowid;
 
 create table changesets (
-  number integer primary key, created_at text not null, reason text not null,
+  number integer primary key, created_at text not null, reason text not null, token text not null,
   added integer not null default 0, changed integer not null default 0,
   relabelled integer not null default 0, removed integer not null default 0
 );
@@ -83,6 +87,9 @@ create table nodes (
 ) without rowid;
 create index nodes_changeset on nodes (changeset);
 
+create table copies (feed text not null, id text not null, unit text not null, primary key (feed, id, unit))
+without rowid;
+
 create table asked (rid integer not null, target text not null, primary key (rid, target)) without rowid;
 create index asked_target on asked (target);
 
@@ -124,16 +131,31 @@ class Catalog:
         try:
             self.connection = sqlite3.connect(path, timeout=timeout_s, isolation_level=None)
             self.connection.row_factory = sqlite3.Row
-            self.connection.execute("pragma journal_mode = wal")
-            self.connection.execute("pragma synchronous = normal")
+            self._keep_a_log()
+            # A release must never be ahead of the catalog that it was cut from, not even after a power failure.
+            self.connection.execute("pragma synchronous = full")
             self.connection.execute("pragma cache_size = -65536")
             self.connection.execute("pragma temp_store = memory")
             self._migrate()
         except sqlite3.DatabaseError as error:
             raise CatalogError(f"{path}: {error}; check the disk and the permissions, or restore a backup") from error
 
+    def _keep_a_log(self) -> None:
+        """Switch a new catalog to write-ahead logging; others may be doing the same at this moment."""
+        for attempt in range(_WAL_ATTEMPTS):
+            try:
+                self.connection.execute("pragma journal_mode = wal")
+                return
+            except sqlite3.OperationalError:  # SQLite does not wait for this lock by itself
+                if attempt == _WAL_ATTEMPTS - 1:
+                    raise
+                time.sleep(0.1)
+
+    def _version(self) -> int:
+        return int(self.connection.execute("pragma user_version").fetchone()[0])
+
     def _migrate(self) -> None:
-        found = int(self.connection.execute("pragma user_version").fetchone()[0])
+        found = self._version()
         if found == SCHEMA_VERSION:
             return
         if found:
@@ -141,6 +163,8 @@ class Catalog:
                 f"the catalog has schema {found}, this version reads {SCHEMA_VERSION}; use the version that wrote it"
             )
         with self.transaction():
+            if self._version() == SCHEMA_VERSION:  # another process was first
+                return
             for statement in _SCHEMA.split(";\n"):
                 if statement.strip():
                     self.connection.execute(statement)
@@ -176,6 +200,10 @@ class Catalog:
 
     # changesets and stages
 
+    def token(self) -> str:
+        """What tells the newest changeset from another that had the same number before a backup was restored."""
+        return str(self.value("select token from changesets order by number desc limit 1") or "")
+
     def changeset(self) -> int:
         """The newest changeset; 0 before the first."""
         return int(self.value("select coalesce(max(number), 0) from changesets"))
@@ -183,7 +211,8 @@ class Catalog:
     def new_changeset(self, reason: str) -> int:
         """Open a changeset inside the running transaction and give its number."""
         cursor = self.connection.execute(
-            "insert into changesets (created_at, reason) values (?, ?)", (iso(datetime.now(UTC)), reason)
+            "insert into changesets (created_at, reason, token) values (?, ?, ?)",
+            (iso(datetime.now(UTC)), reason, uuid.uuid4().hex),
         )
         assert cursor.lastrowid is not None
         return cursor.lastrowid

@@ -50,6 +50,7 @@ class FeedFreshness(msgspec.Struct, frozen=True):
 class Manifest(msgspec.Struct, frozen=True):
     number: int
     changeset: int
+    token: str  # of the changeset, see Catalog.token
     published_at: datetime
     facility: str
     time_zone: str
@@ -118,7 +119,8 @@ def numbers(home: Home) -> list[int]:
     """Numbers of the published releases, oldest first."""
     if not home.releases.is_dir():
         return []
-    return sorted(int(entry.name) for entry in home.releases.iterdir() if entry.name.isdigit())
+    found = (entry for entry in home.releases.iterdir() if entry.name.isdigit())
+    return sorted(int(entry.name) for entry in found if (entry / MANIFEST).is_file())
 
 
 def folder_of(home: Home, number: int) -> Path:

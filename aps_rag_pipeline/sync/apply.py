@@ -24,6 +24,7 @@ from aps_rag_pipeline.sync.removals import (
     FeedChanges,
     drop_unconfigured,
     hold,
+    relabel_defaults,
     removal_digest,
     remove_records,
 )
@@ -57,10 +58,13 @@ class ApplyReport:
 def apply_spool(workspace: Workspace) -> ApplyReport:
     """Apply everything that waits, oldest fetch first. Needs the writer lock."""
     catalog = workspace.catalog
-    changes = []
     numbers = ChangesetNumber(catalog)
+    changes = relabel_defaults(workspace, numbers)
     for path in spool.waiting(workspace.home.spool):
-        changes.append(_apply_file(workspace, path, numbers))
+        try:
+            changes.append(_apply_file(workspace, path, numbers))
+        except spool.DamagedError as error:
+            log.error("%s; what it held is fetched again", error)
         path.unlink()
     changes.extend(drop_unconfigured(workspace, numbers))
     if numbers.number:
@@ -95,16 +99,25 @@ def _apply_file(workspace: Workspace, path: Path, numbers: ChangesetNumber) -> F
     if header.feed not in {feed.name for feed in settings.feeds}:
         return changes  # taken out of the configuration since it was fetched
     with catalog.transaction() as connection:
-        applied = catalog.value("select sequence from feeds where feed = ?", (header.feed,))
-        if applied is not None and applied >= header.sequence:
-            return changes  # a newer fetch has been applied: this one is history
+        applied = catalog.value("select sequence from feeds where feed = ?", (header.feed,)) or 0
+        if applied != header.base:
+            # Another fetch has been applied since this one began, so its cursor knows nothing of what that one saw.
+            # The next sync fetches again from there.
+            return changes
         batch = _Batch(catalog, settings, header, changes, numbers)
         for entry in entries:
             batch.take(entry)
         batch.finish()
         connection.execute(
-            "insert or replace into feeds values (?, ?, ?, ?, ?)",
-            (header.feed, header.source, pack_json(batch.cursor), header.config, header.sequence),
+            "insert or replace into feeds values (?, ?, ?, ?, ?, ?)",
+            (
+                header.feed,
+                header.source,
+                pack_json(batch.cursor),
+                header.config,
+                header.sequence,
+                json.dumps(list(settings.feed(header.feed).access)),
+            ),
         )
     _remember(workspace, header, changes)
     return changes
@@ -132,7 +145,13 @@ class _Batch:
             "access text, created_at text, modified_at text, content_hash text, access_hash text, masked int, "
             "body blob) without rowid"
         )
-        self.purged = {r["id"] for r in catalog.rows("select id from purged where feed = ?", (header.feed,))}
+        self.copies: list[tuple[str, str]] = []
+        configured = {feed.name for feed in settings.feeds}
+        self.purged = {  # also under the name of a feed that has been renamed
+            r["id"]
+            for r in catalog.rows("select feed, id from purged where source = ?", (header.source,))
+            if r["feed"] == header.feed or r["feed"] not in configured
+        }
 
     def take(self, entry: spool.Entry) -> None:
         match entry.change:
@@ -160,6 +179,7 @@ class _Batch:
         if first is not None:
             if first["content_hash"] == made:
                 self.ignored.append(Ignored(place, f"the same record as {first['place']}"))
+                self.copies.append((record.id, unit))
             else:
                 self._duplicate(record.id, unit, place, first["place"])
             return
@@ -182,6 +202,9 @@ class _Batch:
         )  # fmt: skip
 
     def finish(self) -> None:
+        if self.header.whole:
+            self.complete |= self._vanished()
+        self._note_copies()
         self._refuse_foreign_duplicates()
         gone = self._gone()
         self._upsert()
@@ -191,15 +214,44 @@ class _Batch:
         self.numbers.add(self.changes.counts)
         self.catalog.connection.execute("drop table temp.incoming")
 
+    def _vanished(self) -> set[str]:
+        """Units that the catalog knows and a stream from the very beginning neither completed nor failed on."""
+        feed = self.header.feed
+        known = {r["unit"] for r in self.catalog.rows("select distinct unit from records where feed = ?", (feed,))}
+        known |= {r["unit"] for r in self.catalog.rows("select unit from dead_letters where feed = ?", (feed,))}
+        failed = {failure.unit for failure in self.failures}
+        return {
+            unit
+            for unit in known - self.complete - failed
+            if not any(folder in failed for folder in _units_above(unit))
+        }
+
+    def _note_copies(self) -> None:
+        """Which other units hold the same record: it lives as long as one of them does."""
+        feed, connection = self.header.feed, self.catalog.connection
+        for row in self.catalog.rows("select distinct unit from copies where feed = ?", (feed,)):
+            if row["unit"] in self.complete:
+                connection.execute("delete from copies where feed = ? and unit = ?", (feed, row["unit"]))
+        connection.executemany(
+            "insert or ignore into copies values (?, ?, ?)",
+            ((feed, record_id, unit) for record_id, unit in self.copies),
+        )
+
     def _refuse_foreign_duplicates(self) -> None:
         """An id that a unit which was not read again still holds cannot come from elsewhere: the older one stays."""
         for row in self.catalog.rows(
-            "select i.id, i.unit, i.place, r.unit as held from incoming i join records r on r.feed = ? and r.id = i.id "
-            "where r.removed = 0 and r.unit <> i.unit",
+            "select i.id, i.unit, i.place, r.unit as held, i.content_hash = r.content_hash as same from incoming i "
+            "join records r on r.feed = ? and r.id = i.id where r.removed = 0 and r.unit <> i.unit",
             (self.header.feed,),
         ):
             if row["held"] not in self.complete:
-                self._duplicate(row["id"], row["unit"], row["place"], row["held"])
+                if row["same"]:
+                    self.ignored.append(Ignored(row["place"], f"the same record as in {row['held']}"))
+                    self.catalog.connection.execute(
+                        "insert or ignore into copies values (?, ?, ?)", (self.header.feed, row["id"], row["unit"])
+                    )
+                else:
+                    self._duplicate(row["id"], row["unit"], row["place"], row["held"])
                 self.catalog.connection.execute("delete from incoming where id = ?", (row["id"],))
 
     def _gone(self) -> list[int]:
@@ -214,7 +266,7 @@ class _Batch:
             "and not exists (select 1 from incoming i where i.id = r.id)",
             (feed,),
         )
-        found = {r["rid"] for r in rows if r["id"] not in kept}
+        found = {r["rid"] for r in rows if r["id"] not in kept and not self._moved_to_a_copy(r["rid"], r["id"])}
         for record_id in self.removals:
             rid = self.catalog.value(
                 "select rid from records where feed = ? and id = ? and removed = 0", (feed, record_id)
@@ -223,6 +275,15 @@ class _Batch:
             if rid is not None and not back:
                 found.add(rid)
         return sorted(found)
+
+    def _moved_to_a_copy(self, rid: int, record_id: str) -> bool:
+        unit = self.catalog.value("select unit from copies where feed = ? and id = ?", (self.header.feed, record_id))
+        if unit is not None:
+            self.catalog.connection.execute("update records set unit = ? where rid = ?", (unit, rid))
+            self.catalog.connection.execute(
+                "delete from copies where feed = ? and id = ? and unit = ?", (self.header.feed, record_id, unit)
+            )
+        return unit is not None
 
     def _upsert(self) -> None:
         known = {
@@ -290,7 +351,10 @@ class _Batch:
         reported = {(failure.unit, failure.item) for failure in self.failures}
         read = self.complete | {failure.unit for failure in self.failures if failure.unit == failure.item}
         for row in self.catalog.rows("select unit, item from dead_letters where feed = ?", (feed,)):
-            if row["unit"] in read and (row["unit"], row["item"]) not in reported:
+            listed = isinstance(self.cursor, dict) and row["unit"] in self.cursor.get("units", {})
+            # A folder that could not be listed is in no cursor; when it is not told of again, it can be.
+            mended = row["unit"] in read or (row["unit"] == row["item"] and not listed)
+            if mended and (row["unit"], row["item"]) not in reported:
                 connection.execute("delete from dead_letters where feed = ? and unit = ? and item = ?", (feed, *row))
         pause = timedelta(hours=self.settings.limits.retry_hours)
         for failure in self.failures:

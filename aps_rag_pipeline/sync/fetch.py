@@ -67,6 +67,8 @@ class _Known:
     cursor: Any
     retry: frozenset[str]
     resting: frozenset[tuple[str, str]]  # failures that are not due yet: (unit, item)
+    base: int  # sequence of the last fetch that was applied
+    live: int  # records
 
 
 def fetch(
@@ -102,7 +104,7 @@ def config_digest(settings: Settings, feed: Feed, version: int) -> str:
 def _known(workspace: Workspace, feed: Feed, again: bool) -> _Known:
     catalog = workspace.catalog
     now = datetime.now(UTC).isoformat()
-    row = next(iter(catalog.rows("select cursor, config from feeds where feed = ?", (feed.name,))), None)
+    row = next(iter(catalog.rows("select cursor, config, sequence from feeds where feed = ?", (feed.name,))), None)
     source = reader(workspace.settings, feed, workspace.home.blobs)
     same = row is not None and row["config"] == config_digest(workspace.settings, feed, source.version)
     letters = catalog.rows("select unit, item, retry_at from dead_letters where feed = ?", (feed.name,))
@@ -110,6 +112,12 @@ def _known(workspace: Workspace, feed: Feed, again: bool) -> _Known:
         cursor=unpack_json(row["cursor"]) if row is not None and same and not again else None,
         retry=frozenset(r["unit"] for r in letters if r["retry_at"] is not None and r["retry_at"] <= now),
         resting=frozenset((r["unit"], r["item"]) for r in letters if r["retry_at"] is None or r["retry_at"] > now),
+        base=0 if row is None else row["sequence"],
+        live=int(
+            catalog.value(
+                "select count(*) from records where feed = ? and removed = 0 and access <> '[]'", (feed.name,)
+            )
+        ),
     )
 
 
@@ -121,7 +129,9 @@ def _fetch_feed(workspace: Workspace, feed: Feed, known: _Known, aside: Path | N
     config = config_digest(workspace.settings, feed, source.version)
     try:
         report.fingerprint = source.fingerprint()
-        header = Header(feed.name, feed.source, config, report.fingerprint, time.time_ns(), now)
+        header = Header(
+            feed.name, feed.source, config, report.fingerprint, time.time_ns(), now, known.base, known.cursor is None
+        )
         _spool(SpoolWriter(aside or workspace.home.spool, header), source, known, report, workspace.settings.limits)
     except FeedError as error:
         report.error = str(error)
@@ -152,6 +162,11 @@ def _spool(writer: SpoolWriter, source: Source, known: _Known, report: FetchRepo
                     news = True
         if not finished:
             raise FeedError(f"{report.feed}: the listing broke off before its end")
+        if known.cursor is None and known.live and not (report.counts["units"] or report.counts["failures"]):
+            raise FeedError(
+                f"{report.feed}: nothing is there, but {known.live} records were read from it before; nothing is "
+                "removed. If they are really gone, remove the feed from facility.yaml"
+            )
         if news:
             writer.keep()
             report.spooled = True

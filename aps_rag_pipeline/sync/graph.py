@@ -105,6 +105,7 @@ def _referring(catalog: Catalog, batch: list[ChangedRecord], before: int) -> lis
     What moved after `before` is extracted in this run anyway, when everything that it may refer to is in the catalog.
     """
     ids = catalog.rows(f"select id, key from records where rid in ({marks(batch)})", [record.rid for record in batch])
+    # In slices, since some builds of SQLite take few variables.
     targets = sorted({name for row in ids for name in (row["id"], row["key"])})
     found: dict[int, ChangedRecord] = {}
     for start in range(0, len(targets), _BATCH):

@@ -58,7 +58,7 @@ def publish(workspace: Workspace, configured: ConfiguredModel) -> StageReport:
     report.counts["changed"] = 0
     newest = releases.latest(home)
     versions = _demand_applied(workspace, target)
-    if newest is not None and (newest.changeset, newest.versions) == (target, versions):
+    if newest is not None and (newest.changeset, newest.token, newest.versions) == (target, catalog.token(), versions):
         _note(workspace, target)
         return report
     number = newest.number + 1 if newest else 1
@@ -87,7 +87,7 @@ def collect(workspace: Workspace, *, at_once: bool = False) -> Counter[str]:
             _drop(home, number)
             counts["releases_collected"] += 1
     _drop_drafts(home)
-    if counts["releases_collected"]:
+    if counts["releases_collected"] or at_once:
         _forget_versions(workspace)
         with catalog.transaction() as connection:
             dropped = connection.execute(
@@ -148,6 +148,7 @@ def _manifest(
     return Manifest(
         number=number,
         changeset=changeset,
+        token=catalog.token(),
         published_at=datetime.now(UTC),
         facility=settings.facility,
         time_zone=settings.time_zone,
@@ -179,6 +180,7 @@ def _write(workspace: Workspace, manifest: Manifest) -> None:
         _link(mart_path(workspace, name), draft / "marts" / f"{name}.parquet")
     (draft / LEASE).touch(0o644)
     (draft / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest, order="deterministic")))
+    _sync_to_disk(draft / MANIFEST)
     _sync_to_disk(draft)
     final = releases.folder_of(home, manifest.number)
     if final.exists():  # a newer numbering over a release that lost its manifest
@@ -210,8 +212,8 @@ def _link(source: Path, target: Path) -> None:
         shutil.copy2(source, target)
 
 
-def _sync_to_disk(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
+def _sync_to_disk(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
@@ -227,13 +229,12 @@ def _tag(number: int) -> str:
 
 
 def _drop(home: Home, number: int) -> None:
-    """Tags before versions, the manifest before the folder: a half-dropped release is none."""
+    """Tags before versions; the rename decides, so that a half-dropped release is none."""
     folder = releases.folder_of(home, number)
     tables = LanceTables(home)
     for name in releases.read_manifest(home, number).tables:
         if tables.exists(name) and _tag(number) in (tags := tables.table(name).tags).list():
             tags.delete(_tag(number))
-    (folder / MANIFEST).unlink(missing_ok=True)
     gone = home.releases / f".gone-{number:08d}"
     os.rename(folder, gone)
     shutil.rmtree(gone, ignore_errors=True)

@@ -25,14 +25,30 @@ class UnknownKeyError(LookupError):
 
 
 def find(catalog: Catalog, key: str) -> list[int]:
-    """Record numbers of a citation key, with or without the feed's name."""
-    rows = catalog.rows("select rid from records where key = ? collate nocase", (key,))
-    if not rows:
-        prefix, _, rest = key.partition(":")
-        rows = catalog.rows(
-            "select rid from records where id = ? and key like ? || ':%' collate nocase", (rest or key, prefix)
-        )
-    return [row["rid"] for row in rows]
+    """Record numbers of a citation key, with or without the feed's name; in other letters only when one key is meant.
+
+    Raises:
+        UnknownKeyError: several keys could be meant.
+    """
+    prefix, _, rest = key.partition(":")
+    for sql, values in (
+        ("select rid, key from records where key = ?", (key,)),
+        ("select rid, key from records where id = ? and key like ? || ':%'", (rest, prefix)),
+        ("select rid, key from records where key = ? collate nocase", (key,)),
+    ):
+        rows = catalog.rows(sql, values)
+        if len({row["key"] for row in rows}) > 1:
+            raise UnknownKeyError(
+                f"{key}: could mean {', '.join(sorted(row['key'] for row in rows))}; name one of them"
+            )
+        if rows:
+            return [row["rid"] for row in rows]
+    return []
+
+
+def _is_purged(catalog: Catalog, rid: int) -> bool:
+    sql = "select 1 from purged p join records r on r.feed = p.feed and r.id = p.id where r.rid = ? and r.removed = 1"
+    return catalog.value(sql, (rid,)) is not None
 
 
 def purge(workspace: Workspace, key: str) -> int:
@@ -48,6 +64,9 @@ def purge(workspace: Workspace, key: str) -> int:
         rids = find(catalog, key)
         if not rids:
             raise UnknownKeyError(f"{key}: no record has this key; `aps-rag show` finds records by key")
+        rids = [rid for rid in rids if not _is_purged(catalog, rid)]
+        if not rids:
+            raise UnknownKeyError(f"{key}: has been purged already")
         apply_spool(workspace)  # what was fetched and waits could hold its text
         with catalog.transaction() as connection:
             number = catalog.new_changeset("purge")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter
 from dataclasses import dataclass, field
 
+from aps_rag_pipeline.records import access_hash
 from aps_rag_pipeline.stores.catalog import Catalog
 from aps_rag_pipeline.sync import state
 from aps_rag_pipeline.sync.workspace import Workspace
@@ -70,6 +72,8 @@ def confirm_removals(workspace: Workspace, digest: str) -> int:
             remove_records(catalog, rids, numbers.open())
             numbers.add(Counter(removed=len(rids)))
             connection.execute("delete from held_removals where feed = ?", (row["feed"],))
+            source = catalog.value("select source from feeds where feed = ?", (row["feed"],))
+        note_held(workspace, source, row["feed"])
         applied = state.read_pipeline(workspace.home)
         applied.applied = numbers.number
         state.write_pipeline(workspace.home, applied)
@@ -85,31 +89,73 @@ def remove_records(catalog: Catalog, rids: list[int], changeset: int) -> None:
     )
 
 
+def relabel_defaults(workspace: Workspace, numbers: ChangesetNumber) -> list[FeedChanges]:
+    """A feed's new default labels hold at once, also for records that cannot be read again just now."""
+    catalog, relabelled = workspace.catalog, []
+    for feed in workspace.settings.feeds:
+        old = catalog.value("select access from feeds where feed = ?", (feed.name,))
+        new = json.dumps(list(feed.access))
+        if old is None or old == new:
+            continue
+        with catalog.transaction() as connection:
+            moved = connection.execute(
+                "update records set access = ?, access_hash = ?, changeset = ? "
+                "where feed = ? and access = ? and removed = 0",
+                (new, access_hash(feed.access), numbers.open(), feed.name, old),
+            ).rowcount
+            connection.execute("update feeds set access = ? where feed = ?", (new, feed.name))
+            changes = FeedChanges(feed.source, feed.name, Counter(relabelled=moved))
+            numbers.add(changes.counts)
+            relabelled.append(changes)
+    return relabelled
+
+
 def drop_unconfigured(workspace: Workspace, numbers: ChangesetNumber) -> list[FeedChanges]:
-    """A feed that was taken out of facility.yaml loses its records, after the same hold as any large removal."""
+    """Records of a feed that was taken out of facility.yaml are served no more at once; they are removed after the same
+    hold as any large removal, and come back unharmed when the feed does."""
     catalog = workspace.catalog
     configured = {feed.name for feed in workspace.settings.feeds}
     dropped = []
     for row in catalog.rows("select feed, source from feeds"):
-        if row["feed"] in configured:
-            continue
-        changes = FeedChanges(row["source"], row["feed"])
-        rids = [
-            r["rid"] for r in catalog.rows("select rid from records where feed = ? and removed = 0", (row["feed"],))
-        ]
-        with catalog.transaction() as connection:
-            if len(rids) > workspace.settings.limits.removal_floor:
-                changes.held, changes.held_digest = len(rids), removal_digest(rids)
-                if rids != [
-                    r["rid"] for r in catalog.rows("select rid from held_removals where feed = ?", (row["feed"],))
-                ]:
-                    hold(catalog, row["feed"], rids)
-            else:
-                if rids:
-                    remove_records(catalog, rids, numbers.open())
-                    changes.counts["removed"] += len(rids)
-                    numbers.add(changes.counts)
-                for table in ("feeds", "dead_letters", "ignored", "held_removals"):
-                    connection.execute(f"delete from {table} where feed = ?", (row["feed"],))
-        dropped.append(changes)
+        if row["feed"] not in configured:
+            dropped.append(_drop_feed(workspace, row["source"], row["feed"], numbers))
     return dropped
+
+
+def _drop_feed(workspace: Workspace, source: str, feed: str, numbers: ChangesetNumber) -> FeedChanges:
+    catalog, changes = workspace.catalog, FeedChanges(source, feed)
+    rids = [r["rid"] for r in catalog.rows("select rid from records where feed = ? and removed = 0", (feed,))]
+    with catalog.transaction() as connection:
+        if len(rids) > workspace.settings.limits.removal_floor:
+            changes.held, changes.held_digest = len(rids), removal_digest(rids)
+            served = catalog.value("select count(*) from records where feed = ? and access <> '[]'", (feed,))
+            if served:
+                hold(catalog, feed, rids)
+                connection.execute(
+                    "update records set access = '[]', access_hash = '', changeset = ? where feed = ? and removed = 0",
+                    (numbers.open(), feed),
+                )
+                # Without a cursor all is read again, and so comes back, when the feed does.
+                connection.execute("update feeds set cursor = null, config = '' where feed = ?", (feed,))
+                changes.counts["relabelled"] += served
+                numbers.add(changes.counts)
+                note_held(workspace, source, feed)
+        else:
+            if rids:
+                remove_records(catalog, rids, numbers.open())
+                changes.counts["removed"] += len(rids)
+                numbers.add(changes.counts)
+            for table in ("feeds", "dead_letters", "ignored", "held_removals", "copies"):
+                connection.execute(f"delete from {table} where feed = ?", (feed,))
+            state.forget_feed(workspace.home, feed)
+    return changes
+
+
+def note_held(workspace: Workspace, source: str, feed: str) -> None:
+    """Bring the held removals and counts that `status` shows in line with the catalog."""
+    catalog = workspace.catalog
+    held = [r["rid"] for r in catalog.rows("select rid from held_removals where feed = ?", (feed,))]
+    found = state.read_feed(workspace.home, source, feed)
+    found.held_removals, found.held_digest = len(held), removal_digest(held) if held else ""
+    found.records = int(catalog.value("select count(*) from records where feed = ? and removed = 0", (feed,)) or 0)
+    state.write_feed(workspace.home, found)

@@ -26,6 +26,8 @@ class Header(msgspec.Struct, frozen=True):
     fingerprint: str | None
     sequence: int
     started_at: datetime
+    base: int = 0  # sequence of the fetch whose cursor this one began from
+    whole: bool = False  # began without a cursor: what it does not name is gone
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -82,10 +84,28 @@ def drop_drafts(folder: Path, older_than: float) -> None:
                 path.unlink()
 
 
+class DamagedError(Exception):
+    """A spool file that is not what was written."""
+
+
 def read(path: Path) -> tuple[Header, Iterator[Entry]]:
+    """Raises:
+    DamagedError: at once, or while the entries are read.
+    """
     lines = _lines(path)
-    header = _decode_header(next(lines))
-    return header, (_decode_entry(line) for line in lines)
+    try:
+        header = _decode_header(next(lines))
+    except (StopIteration, zstandard.ZstdError, msgspec.MsgspecError) as error:
+        raise DamagedError(f"{path}: cannot be read ({type(error).__name__})") from error
+    return header, _entries(path, lines)
+
+
+def _entries(path: Path, lines: Iterator[bytes]) -> Iterator[Entry]:
+    try:
+        for line in lines:
+            yield _decode_entry(line)
+    except (zstandard.ZstdError, msgspec.MsgspecError) as error:
+        raise DamagedError(f"{path}: cannot be read to its end ({type(error).__name__})") from error
 
 
 def _lines(path: Path) -> Iterator[bytes]:

@@ -49,6 +49,16 @@ def write_feed(home: Home, state: FeedState) -> None:
     _write(_path(home, state.feed), msgspec.json.format(msgspec.json.encode(state)))
 
 
+def forget_feed(home: Home, feed: str) -> None:
+    _path(home, feed).unlink(missing_ok=True)
+
+
+def all_feeds(home: Home) -> list[FeedState]:
+    """Of every feed that was ever read and is not gone, configured or not."""
+    paths = sorted(home.state.glob("feed-*.json")) if home.state.is_dir() else []
+    return [msgspec.json.decode(path.read_bytes(), type=FeedState) for path in paths]
+
+
 def read_pipeline(home: Home) -> PipelineState:
     try:
         return msgspec.json.decode((home.state / "pipeline.json").read_bytes(), type=PipelineState)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+
+from msgspec.structs import replace
 
 from aps_rag_pipeline.content import masking, ocr
 from aps_rag_pipeline.content.chunks import CHUNKS_VERSION, Chunker, text_hash
@@ -20,8 +23,12 @@ from aps_rag_pipeline.sync.workspace import ChangedRecord, StageReport, Workspac
 def bodies(catalog: Catalog, changed: list[ChangedRecord]) -> Iterator[tuple[ChangedRecord, Record]]:
     """The live records of a batch, as their sources gave them."""
     live = {record.rid: record for record in changed if not record.removed}
-    for row in catalog.connection.execute(f"select rid, body from records where rid in ({marks(live)})", tuple(live)):
-        yield live[row["rid"]], decode_record(unpack(row["body"]))
+    for row in catalog.connection.execute(
+        f"select rid, body, access from records where rid in ({marks(live)})", tuple(live)
+    ):
+        # The labels in force are the row's: they may have moved without the record being read again.
+        body = replace(decode_record(unpack(row["body"])), access=tuple(json.loads(row["access"])))
+        yield live[row["rid"]], body
 
 
 # pictures
