@@ -50,7 +50,6 @@ class FeedFreshness(msgspec.Struct, frozen=True):
 class Manifest(msgspec.Struct, frozen=True):
     number: int
     changeset: int
-    token: str  # of the changeset, see Catalog.token
     published_at: datetime
     facility: str
     time_zone: str
@@ -62,6 +61,7 @@ class Manifest(msgspec.Struct, frozen=True):
     versions: dict[str, str] = {}  # of stages
     calibrations: dict[str, float] = {}
     marts: list[str] = []
+    token: str = ""  # of the changeset, see Catalog.token
 
 
 class Release:
