@@ -118,6 +118,7 @@ def test_config_check_says_per_feed_what_is_there_or_wrong(tmp_path: Path) -> No
     made.write()
     (tmp_path / AWKWARD).mkdir()
     (tmp_path / AWKWARD / "a b,c.json").write_text("[]")
+    (tmp_path / "requests" / "empty.csv").write_text("")
     made.extra["feeds"] = [
         {"name": "awkward", "source": "bely", "location": AWKWARD},
         {"name": "absent", "source": "wiki", "location": "no/such/folder"},

@@ -101,17 +101,21 @@ def check_headings(source: FileSource, wanted: Wanted, files: list[FileEntry]) -
         FeedError: none has them.
     """
     files = files[:_CHECKED_FILES]
-    wrong: list[UnreadableError] = []
+    wrong: list[str] = []
     for entry in files:
+        if entry.size == 0:
+            wrong.append(f"{entry.name}: the file is empty; fill it or remove it")
+            continue
         try:
             data = head_of(entry.path) or source.load(entry)
             for _ in read_tables(data, entry.name, wanted, source.context.limits, source.feed.encoding):
                 pass
         except UnreadableError as error:
-            wrong.append(error)
+            # A wrong column map stands in the way of all files, so it is told before an empty one.
+            wrong.insert(0, f"{error}; {error.remedy}")
     if not wrong:
         return ""
-    first = f"{wrong[0]}; {wrong[0].remedy}"
+    first = wrong[0]
     if len(wrong) == len(files):
         raise FeedError(first)
     return f"; {len(wrong)} of {len(files)} have no such table: {first}"
