@@ -188,6 +188,7 @@ def introduction(passages: Sequence[Passage], most: int = MOST_SENTENCES) -> lis
         Sentence(text, [passage.key, *passage.also])
         for passage in passages
         for text in statements(passage.text, passage.kind)
+        if text not in passage.title.split(" / ")  # a heading of the record says nothing of it
     ]
     return [sentence for sentence in found if not unsupported(sentence, evidence)][:most]
 
