@@ -230,6 +230,11 @@ class Settings(BaseSettings):
     def zone_of(self, feed: Feed) -> ZoneInfo:
         return ZoneInfo(feed.time_zone) if feed.time_zone else self.zone
 
+    def secrets(self) -> tuple[str, ...]:
+        """The facility's own secrets, which are masked wherever a source repeats them."""
+        held = (self.graph.password, self.alert.webhook)
+        return tuple(secret.get_secret_value() for secret in held if secret is not None)
+
     def feeds_of(self, source: str) -> tuple[Feed, ...]:
         return tuple(feed for feed in self.feeds if feed.source == source)
 

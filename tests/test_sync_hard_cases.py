@@ -243,3 +243,13 @@ def test_settings_refuse_what_could_never_be_read(tmp_path: Path) -> None:
     for wrong, told in (({"encoding": "latin-99"}, "latin-99"), ({"url_template": "https://x"}, "{id}")):
         with pytest.raises(ValueError, match=told):
             Settings.build({"feeds": [{**feed, **wrong}]}, tmp_path / "facility.yaml")
+
+
+def test_the_facilitys_own_secrets_are_masked_where_a_source_repeats_them(facility: Facility) -> None:
+    facility.extra["graph"] = {"uri": None, "password": "amberquail7"}
+    facility.log["shift-1"][100] = "someone typed amberquail7 into the log"
+    facility.write().sync()
+    with releases.open_release(facility.home) as release:
+        texts = "".join(release.table("passages").to_arrow()["text"].to_pylist())
+    assert "amberquail7" not in texts
+    assert "someone typed [masked credential] into the log" in texts

@@ -1,7 +1,8 @@
 """`aps-rag`: the command line. Commands import what they need when they run, so that help is there at once.
 
 Exit status: 0 done; 1 something is wrong that the output names (a feed failed, a check found something); 2 wrong usage
-or configuration; 3 nothing found (no answer, no such record); 75 another writer holds the home.
+or configuration; 3 nothing found (no answer, no such record); 75 another writer holds the home;
+130 interrupted.
 """
 
 from __future__ import annotations

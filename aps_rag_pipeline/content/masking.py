@@ -42,6 +42,13 @@ def mask_configured(text: str, secrets: Iterable[str]) -> tuple[str, int]:
     return text, total
 
 
+def mask_all(text: str, secrets: Iterable[str]) -> tuple[str, int]:
+    """`mask_configured` and `mask` together."""
+    text, configured = mask_configured(text, secrets)
+    text, found = mask(text)
+    return text, configured + found
+
+
 def _mask_piece(text: str) -> tuple[str, int]:
     spans = [*_key_blocks(text), *tokens(text), *spoken(text)] if text else []
     if not spans:

@@ -132,7 +132,7 @@ def _fetch_feed(workspace: Workspace, feed: Feed, known: _Known, aside: Path | N
         header = Header(
             feed.name, feed.source, config, report.fingerprint, time.time_ns(), now, known.base, known.cursor is None
         )
-        _spool(SpoolWriter(aside or workspace.home.spool, header), source, known, report, workspace.settings.limits)
+        _spool(SpoolWriter(aside or workspace.home.spool, header), source, known, report, workspace.settings)
     except FeedError as error:
         report.error = str(error)
     except Exception as error:
@@ -145,11 +145,12 @@ def _fetch_feed(workspace: Workspace, feed: Feed, known: _Known, aside: Path | N
     return report
 
 
-def _spool(writer: SpoolWriter, source: Source, known: _Known, report: FetchReport, limits: Limits) -> None:
+def _spool(writer: SpoolWriter, source: Source, known: _Known, report: FetchReport, settings: Settings) -> None:
+    secrets = settings.secrets()
     finished = news = False
     try:
         for change in source.changes(known.cursor, known.retry):
-            entry = _entry(change, limits)
+            entry = _entry(change, settings.limits, secrets)
             writer.write(entry)
             _count(report, entry)
             match change:
@@ -213,7 +214,7 @@ def _next_retry(workspace: Workspace, feed: str) -> datetime | None:
     return from_iso(row[0])
 
 
-def _entry(change: Change, limits: Limits) -> Entry:
+def _entry(change: Change, limits: Limits, secrets: tuple[str, ...]) -> Entry:
     if not isinstance(change, Upsert):
         return Entry(change)
     size = sum(len(part.text) for part in change.record.parts) / 1e6
@@ -223,17 +224,17 @@ def _entry(change: Change, limits: Limits) -> Entry:
         return Entry(
             Failure(change.unit, item, change.place, reason, "split it or raise the limit", True, change.record.id)
         )
-    record, masked = mask_record(change.record)
+    record, masked = mask_record(change.record, secrets)
     return Entry(msgspec.structs.replace(change, record=record) if masked else change, masked)
 
 
-def mask_record(record: Record) -> tuple[Record, int]:
+def mask_record(record: Record, secrets: tuple[str, ...]) -> tuple[Record, int]:
     """The record with credentials masked in everything a reader could see, and how many there were."""
     total = 0
 
     def mask(text: str) -> str:
         nonlocal total
-        masked, count = masking.mask(text)
+        masked, count = masking.mask_all(text, secrets)
         total += count
         return masked
 

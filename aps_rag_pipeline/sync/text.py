@@ -104,6 +104,7 @@ def _recognise(
 ) -> None:
     catalog, limits, blobs = workspace.catalog, workspace.settings.limits, workspace.home.blobs
     target, pause = catalog.changeset(), timedelta(hours=limits.retry_hours)
+    secrets = workspace.settings.secrets()
     jobs = [
         ocr.OcrJob(sha256, blobs.path(sha256), attachment.media_type, page, language)
         for (sha256, page, language), (attachment, _) in new.items()
@@ -118,7 +119,7 @@ def _recognise(
             retry_at = None if result.permanent else iso(datetime.now(UTC) + pause)
             row = (*key, engine, "", 0.0, result.reason, retry_at)
         else:
-            text, hidden = masking.mask(result.text)
+            text, hidden = masking.mask_all(result.text, secrets)
             counts["pictures_read" if text.strip() else "pictures_without_text"] += 1
             counts["masked_credentials"] += hidden
             row = (*key, engine, text, result.confidence, None, None)
