@@ -6,9 +6,12 @@ Every value can be overridden by `APS_RAG_<NAME>`, nested names joined by two un
 from __future__ import annotations
 
 import codecs
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 import yaml
@@ -30,13 +33,77 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class SecretPlace(Section):
+    """Where a secret is kept: an environment variable or a file, never facility.yaml itself."""
+
+    env: str | None = None
+    file: Path | None = None
+
+    @model_validator(mode="after")
+    def _one_place(self) -> SecretPlace:
+        if (self.env is None) == (self.file is None):
+            raise ValueError("name either `env`, an environment variable, or `file`, a path")
+        return self
+
+    def read(self) -> SecretStr:
+        """The secret as it is now.
+
+        Raises:
+            SettingsError: the variable is not set, or the file cannot be read.
+        """
+        if self.env is not None:
+            value = os.environ.get(self.env, "")
+            if not value:
+                raise SettingsError(f"the environment variable {self.env} is not set")
+            return SecretStr(value)
+        assert self.file is not None
+        try:
+            return SecretStr(self.file.expanduser().read_text().strip())
+        except (OSError, UnicodeDecodeError) as error:
+            raise SettingsError(f"{self.file}: the secret cannot be read ({error})") from error
+
+
+class Credentials(Section):
+    """How a live feed signs in. What a form needs of it is in docs/sources.md."""
+
+    user: str = ""
+    password: SecretPlace | None = None
+    token: SecretPlace | None = None
+
+    def secrets(self) -> Iterator[SecretStr]:
+        """Those that can be read at present."""
+        for place in (self.password, self.token):
+            if place is not None:
+                with contextlib.suppress(SettingsError):
+                    yield place.read()
+
+
+class Network(Section):
+    """How politely and how patiently live feeds are asked."""
+
+    timeout_s: float = Field(20, gt=0, description="silence after which one attempt is given up")
+    deadline_s: float = Field(90, gt=0, description="one request with all its attempts, pauses and its body")
+    attempts: int = Field(4, ge=1, le=20)
+    backoff_s: float = Field(0.5, ge=0, description="first pause between attempts; it doubles, with jitter")
+    concurrency: int = Field(4, ge=1, le=64, description="requests at a time to one host, over all feeds")
+    max_response_mb: float = Field(256, gt=0)
+    ca_bundle: Path | None = Field(None, description="certificates to trust instead of the system's")
+    proxy: str | None = Field(None, description="instead of HTTPS_PROXY and HTTP_PROXY of the environment")
+    user_agent: str = "aps-rag (knowledge index of the facility)"
+
+
 class Feed(Section):
-    """One configured place of a source."""
+    """One configured place of a source: a folder or file by `location`, or a live service by `url`."""
 
     name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
     source: SourceKey
     form: str = Field("files", description="how it is read; `files` reads a folder or a file")
-    location: Path = Field(description="a folder or a file; relative paths start at the folder of facility.yaml")
+    location: Path = Field(
+        Path(), description="a folder or a file; relative paths start at the folder of facility.yaml"
+    )
+    url: str = Field("", description="address of a live service; never with a password in it")
+    credentials: Credentials = Credentials()
+    network: Network | None = Field(None, description="instead of the facility's")
     access: tuple[str, ...] = Field((PUBLIC,), min_length=1, description="group labels, any of which admits")
     include: tuple[str, ...] = Field((), description="glob patterns of the files to read; empty means the source's own")
     exclude: tuple[str, ...] = Field((), description="glob patterns of files to leave out")
@@ -63,6 +130,19 @@ class Feed(Section):
         if template is not None and "{" not in template:
             raise ValueError("has no place for the record's id; write {id} where it belongs")
         return template
+
+    @model_validator(mode="after")
+    def _has_a_place(self) -> Feed:
+        if self.form == "files" and "location" not in self.model_fields_set:
+            raise ValueError("`location` is missing: the folder or file to read")
+        if urlsplit(self.url).password:
+            raise ValueError("`url` has a password in it; put it into `credentials`")
+        return self
+
+    @property
+    def place(self) -> str:
+        """Where the feed is, for people."""
+        return self.url or str(self.location)
 
     @field_validator("access")
     @classmethod
@@ -153,6 +233,7 @@ class Settings(BaseSettings):
     chunking: Chunking = Chunking()
     graph: Graph = Graph()
     limits: Limits = Limits()
+    network: Network = Network()
     alert: Alert = Alert()
 
     #: The configuration values of a file, set by `load` for the duration of the construction.
@@ -217,11 +298,14 @@ class Settings(BaseSettings):
                 update={
                     "location": (root / feed.location.expanduser()),
                     "sidecar": None if feed.sidecar is None else root / feed.sidecar.expanduser(),
+                    "credentials": _placed(feed.credentials, root),
+                    "network": None if feed.network is None else _trusting(feed.network, root),
                 }
             )
             for feed in found.feeds
         )
-        return found.model_copy(update={"home": root / found.home.expanduser(), "feeds": feeds})
+        places = {"home": root / found.home.expanduser(), "network": _trusting(found.network, root)}
+        return found.model_copy(update={**places, "feeds": feeds})
 
     @property
     def zone(self) -> ZoneInfo:
@@ -232,8 +316,10 @@ class Settings(BaseSettings):
 
     def secrets(self) -> tuple[str, ...]:
         """The facility's own secrets, which are masked wherever a source repeats them."""
-        held = (self.graph.password, self.alert.webhook)
-        return tuple(secret.get_secret_value() for secret in held if secret is not None)
+        held = [secret for secret in (self.graph.password, self.alert.webhook) if secret is not None]
+        for feed in self.feeds:
+            held.extend(feed.credentials.secrets())
+        return tuple(value for secret in held if (value := secret.get_secret_value()))
 
     def feeds_of(self, source: str) -> tuple[Feed, ...]:
         return tuple(feed for feed in self.feeds if feed.source == source)
@@ -258,6 +344,21 @@ def _explained(error: Any) -> str:
     # The one surprise of YAML that everybody meets once: a column called No.
     hint = "; YAML reads yes, no, on and off as truth values: quote it" if isinstance(error["input"], bool) else ""
     return f"{place}: {error['msg'].removeprefix('Value error, ')}{hint}"
+
+
+def _placed(credentials: Credentials, root: Path) -> Credentials:
+    """Credentials whose relative files start at the folder of facility.yaml."""
+    moved = {
+        name: place.model_copy(update={"file": root / place.file.expanduser()})
+        for name in ("password", "token")
+        if (place := getattr(credentials, name)) is not None and place.file is not None
+    }
+    return credentials.model_copy(update=moved)
+
+
+def _trusting(network: Network, root: Path) -> Network:
+    bundle = network.ca_bundle
+    return network if bundle is None else network.model_copy(update={"ca_bundle": root / bundle.expanduser()})
 
 
 def _zone_info(name: str) -> ZoneInfo:

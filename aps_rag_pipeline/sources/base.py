@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
 from zoneinfo import ZoneInfo
 
 import msgspec
 
 from aps_rag_pipeline.records import Attachment, Record
-from aps_rag_pipeline.settings import Feed, Limits
+from aps_rag_pipeline.settings import Feed, Limits, Network
 
 
 class FeedError(Exception):
@@ -90,14 +91,21 @@ class Blobs(Protocol):
         """Store the bytes once and return their sha256 in hex."""
         ...
 
+    def __contains__(self, sha256: object) -> bool: ...
+
+    def get(self, sha256: str) -> bytes: ...
+
 
 @dataclass(frozen=True)
 class SourceContext:
-    """What a source may use besides its feed."""
+    """What a source may use besides its feed. `scratch` is a folder of the feed's own, for what it fetched and may
+    fetch again (a clone); it need not exist."""
 
     zone: ZoneInfo
     blobs: Blobs
     limits: Limits
+    network: Network = field(default_factory=Network)
+    scratch: Path = Path("scratch")
 
 
 @dataclass(frozen=True)
@@ -140,13 +148,21 @@ class Source(ABC):
     def inventory(self) -> Iterator[str]:
         """The ids of all live records, for reconciliation."""
 
-    @abstractmethod
+    def again(self, cursor: Any) -> Any:
+        """The cursor from which everything is read once more, to reconcile; None starts from nothing."""
+        return None
+
     def fetch_attachment(self, attachment: Attachment) -> bytes:
-        """The bytes of an attachment, from the source.
+        """The bytes of an attachment that was not stored with its record.
 
         Raises:
-            UnreadableError: it cannot be had.
+            UnreadableError: it cannot be had alone.
         """
+        raise UnreadableError(
+            f"{attachment.name}: attachments are read together with their record",
+            remedy="sync the feed again",
+            permanent=False,
+        )
 
     @abstractmethod
     def check(self) -> Found:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from aps_rag_pipeline.records import Attachment
 from aps_rag_pipeline.sources.base import (
     Change,
     Complete,
@@ -119,13 +118,6 @@ class FileSource(Source):
             for change in self._read_whole(unit):
                 if isinstance(change, Upsert):
                     yield change.record.id
-
-    def fetch_attachment(self, attachment: Attachment) -> bytes:
-        raise UnreadableError(
-            f"{attachment.name}: files are read together with their record",
-            remedy="sync the feed again",
-            permanent=False,
-        )
 
     def check(self) -> Found:
         listing = self.listing()

@@ -59,6 +59,11 @@ class Home:
         return self.root / "graph"
 
     @property
+    def checkouts(self) -> Path:
+        """What live feeds keep to ask less the next time, a folder for each; it can be fetched again."""
+        return self.root / "checkouts"
+
+    @property
     def dagster(self) -> Path:
         """DAGSTER_HOME of the runs that `aps-rag sync` and `make ui` start."""
         return self.root / "dagster"

@@ -32,6 +32,7 @@ from aps_rag_pipeline.sources.base import (
     Upsert,
 )
 from aps_rag_pipeline.stores.catalog import from_iso, unpack_json
+from aps_rag_pipeline.stores.home import Home
 from aps_rag_pipeline.sync import state
 from aps_rag_pipeline.sync.spool import Entry, Header, SpoolWriter
 from aps_rag_pipeline.sync.workspace import Workspace
@@ -65,6 +66,7 @@ class _Known:
     """What the catalog remembers of a feed at the start of a fetch."""
 
     cursor: Any
+    whole: bool  # every unit is read, whatever was known
     retry: frozenset[str]
     resting: frozenset[tuple[str, str]]  # failures that are not due yet: (unit, item)
     base: int  # sequence of the last fetch that was applied
@@ -84,14 +86,16 @@ def fetch(
 
 def reader(settings: Settings, feed: Feed, workspace_blobs: Any) -> Source:
     """The source module that reads a feed."""
-    return open_source(feed, SourceContext(settings.zone_of(feed), workspace_blobs, settings.limits))
+    scratch = Home(settings.home).checkouts / feed.name
+    network = feed.network or settings.network
+    return open_source(feed, SourceContext(settings.zone_of(feed), workspace_blobs, settings.limits, network, scratch))
 
 
 def config_digest(settings: Settings, feed: Feed, version: int) -> str:
     """Digest of everything that decides how a feed's bytes become records: when it moves, all is read again."""
     limits = settings.limits
     said = [
-        feed.model_dump_json(exclude={"name"}),
+        feed.model_dump_json(exclude={"name", "network", "credentials"}),
         settings.zone_of(feed).key,
         str(settings.several(feed.source)),
         str(version),
@@ -106,10 +110,12 @@ def _known(workspace: Workspace, feed: Feed, again: bool) -> _Known:
     now = datetime.now(UTC).isoformat()
     row = next(iter(catalog.rows("select cursor, config, sequence from feeds where feed = ?", (feed.name,))), None)
     source = reader(workspace.settings, feed, workspace.home.blobs)
-    same = row is not None and row["config"] == config_digest(workspace.settings, feed, source.version)
+    cursor = None if row is None else unpack_json(row["cursor"])
+    whole = row is None or again or row["config"] != config_digest(workspace.settings, feed, source.version)
     letters = catalog.rows("select unit, item, retry_at from dead_letters where feed = ?", (feed.name,))
     return _Known(
-        cursor=unpack_json(row["cursor"]) if row is not None and same and not again else None,
+        cursor=source.again(cursor) if whole else cursor,
+        whole=whole,
         retry=frozenset(r["unit"] for r in letters if r["retry_at"] is not None and r["retry_at"] <= now),
         resting=frozenset((r["unit"], r["item"]) for r in letters if r["retry_at"] is None or r["retry_at"] > now),
         base=0 if row is None else row["sequence"],
@@ -130,7 +136,7 @@ def _fetch_feed(workspace: Workspace, feed: Feed, known: _Known, aside: Path | N
     try:
         report.fingerprint = source.fingerprint()
         header = Header(
-            feed.name, feed.source, config, report.fingerprint, time.time_ns(), now, known.base, known.cursor is None
+            feed.name, feed.source, config, report.fingerprint, time.time_ns(), now, known.base, known.whole
         )
         _spool(SpoolWriter(aside or workspace.home.spool, header), source, known, report, workspace.settings)
     except FeedError as error:
@@ -163,7 +169,7 @@ def _spool(writer: SpoolWriter, source: Source, known: _Known, report: FetchRepo
                     news = True
         if not finished:
             raise FeedError(f"{report.feed}: the listing broke off before its end")
-        if known.cursor is None and known.live and not (report.counts["units"] or report.counts["failures"]):
+        if known.whole and known.live and not (report.counts["units"] or report.counts["failures"]):
             raise FeedError(
                 f"{report.feed}: nothing is there, but {known.live} records were read from it before; nothing is "
                 "removed. If they are really gone, remove the feed from facility.yaml"
