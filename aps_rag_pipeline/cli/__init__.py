@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import typer
 
-from aps_rag_pipeline.cli import asking, demo, facility, graph, pipeline
+from aps_rag_pipeline.cli import asking, demo, facility, failures, graph, pipeline
 from aps_rag_pipeline.cli.common import EXIT_USAGE, EXIT_WRONG
 
 app = typer.Typer(
@@ -29,7 +29,7 @@ app.add_typer(facility.config, name="config", help="Look at facility.yaml.")
 app.command("sync")(pipeline.sync)
 app.command("ui")(pipeline.ui)
 app.command("status")(pipeline.status)
-app.command("failures")(pipeline.failures)
+app.add_typer(failures.app, name="failures", help="Items that could not be read.")
 app.command("purge")(pipeline.purge)
 app.command("search")(asking.search)
 app.command("ask")(asking.ask)

@@ -1,4 +1,4 @@
-"""`aps-rag sync`, `status`, `failures` and `purge`: running the pipeline and seeing how it is."""
+"""`aps-rag sync`, `status` and `purge`: running the pipeline and seeing how it is."""
 
 from __future__ import annotations
 
@@ -203,46 +203,6 @@ def _ago(moment: str | None) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit} ago"
     return f"{max(seconds, 0):.0f} s ago"
-
-
-def failures(
-    feed: Annotated[str | None, typer.Option(help="Only this feed.")] = None,
-    config_file: ConfigOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Items that could not be read: where, why, and what would help."""
-    from aps_rag_pipeline.sync.pipeline import open_workspace
-
-    with open_workspace(load_settings(config_file)) as workspace:
-        rows = [
-            dict(row)
-            for row in workspace.catalog.rows(
-                "select feed, place, reason, remedy, permanent, attempts, first_at, retry_at from dead_letters "
-                "where ? is null or feed = ? union all "
-                "select r.feed, r.key || ' (picture ' || substr(o.sha256, 1, 12) || ')', o.error, '', "
-                "o.retry_at is null, 1, null, o.retry_at from ocr o join attachments a on a.sha256 = o.sha256 "
-                "join records r on r.rid = a.rid where o.error is not null and (? is null or r.feed = ?) "
-                "order by 1, 2",
-                (feed, feed, feed, feed),
-            )
-        ]
-    if as_json:
-        print_json(rows)
-        return
-    shown = table("feed", "place", "reason", "what would help", "next try")
-    for row in rows:
-        when = "when it changes" if row["permanent"] else str(row["retry_at"])[:16]
-        shown.add_row(*(_plain(str(row[name])) for name in ("feed", "place", "reason", "remedy")), when)
-    console().print(shown)
-    typer.echo(f"{len(rows)} failures")
-
-
-def _plain(text: str) -> Any:
-    from rich.text import Text
-
-    from query.present import safe
-
-    return Text(safe(text))
 
 
 def purge(

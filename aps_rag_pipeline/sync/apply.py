@@ -19,6 +19,7 @@ from aps_rag_pipeline.settings import Settings
 from aps_rag_pipeline.sources.base import Complete, Cursor, Failure, Ignored, Removal, Upsert
 from aps_rag_pipeline.stores.catalog import Catalog, from_iso, iso, pack, pack_json
 from aps_rag_pipeline.sync import spool, state
+from aps_rag_pipeline.sync.letters import note_failures
 from aps_rag_pipeline.sync.removals import (
     ChangesetNumber,
     FeedChanges,
@@ -209,7 +210,8 @@ class _Batch:
         gone = self._gone()
         self._upsert()
         self._remove(gone)
-        self._note_failures()
+        pause = timedelta(hours=self.settings.limits.retry_hours)
+        note_failures(self.catalog, self.header.feed, self.failures, self.complete, self.cursor, pause)
         self._note_ignored()
         self.numbers.add(self.changes.counts)
         self.catalog.connection.execute("drop table temp.incoming")
@@ -345,30 +347,6 @@ class _Batch:
         if gone:
             remove_records(self.catalog, gone, self.numbers.open())
             self.changes.counts["removed"] += len(gone)
-
-    def _note_failures(self) -> None:
-        feed, connection = self.header.feed, self.catalog.connection
-        reported = {(failure.unit, failure.item) for failure in self.failures}
-        read = self.complete | {failure.unit for failure in self.failures if failure.unit == failure.item}
-        for row in self.catalog.rows("select unit, item from dead_letters where feed = ?", (feed,)):
-            listed = isinstance(self.cursor, dict) and row["unit"] in self.cursor.get("units", {})
-            # A folder that could not be listed is in no cursor; when it is not told of again, it can be.
-            mended = row["unit"] in read or (row["unit"] == row["item"] and not listed)
-            if mended and (row["unit"], row["item"]) not in reported:
-                connection.execute("delete from dead_letters where feed = ? and unit = ? and item = ?", (feed, *row))
-        pause = timedelta(hours=self.settings.limits.retry_hours)
-        for failure in self.failures:
-            retry_at = None if failure.permanent else iso(datetime.now(UTC) + pause)
-            connection.execute(
-                "insert into dead_letters values (?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?) on conflict do update set "
-                "place = excluded.place, reason = excluded.reason, remedy = excluded.remedy, "
-                "permanent = excluded.permanent, attempts = attempts + 1, last_at = excluded.last_at, "
-                "retry_at = excluded.retry_at, record_id = excluded.record_id",
-                (
-                    feed, failure.unit, failure.item, failure.place, failure.reason, failure.remedy, failure.permanent,
-                    failure.record_id, self.now, self.now, retry_at,
-                ),
-            )  # fmt: skip
 
     def _note_ignored(self) -> None:
         feed, connection = self.header.feed, self.catalog.connection

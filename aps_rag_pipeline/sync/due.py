@@ -32,6 +32,8 @@ def decide(settings: Settings, source: str, now: datetime) -> Decision:
     pipeline = state.read_pipeline(home)
     if pipeline.applied > pipeline.released:
         reasons.append(f"changeset {pipeline.applied} is not released")
+    if pipeline.pictures_retry_at is not None and pipeline.pictures_retry_at <= now:
+        reasons.append("pictures that could not be read are due again")
     if reasons:
         return Decision(True, "; ".join(reasons))
     return Decision(False, f"nothing moved in {', '.join(feed.name for feed in feeds)}")

@@ -32,10 +32,12 @@ class FeedState(msgspec.Struct, omit_defaults=True):
 
 
 class PipelineState(msgspec.Struct, omit_defaults=True):
-    """`applied` is the newest changeset, `released` the one that the newest release serves."""
+    """`applied` is the newest changeset, `released` the one that the newest release serves; `pictures_retry_at` is when
+    the first picture that could not be read is due again."""
 
     applied: int = 0
     released: int = 0
+    pictures_retry_at: datetime | None = None
 
 
 def read_feed(home: Home, source: str, feed: str) -> FeedState:

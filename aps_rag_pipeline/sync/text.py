@@ -15,6 +15,7 @@ from aps_rag_pipeline.content.chunks import CHUNKS_VERSION, Chunker, text_hash
 from aps_rag_pipeline.content.passages import PASSAGES_VERSION, Passage, cut
 from aps_rag_pipeline.records import Attachment, Record, decode_record
 from aps_rag_pipeline.stores.catalog import Catalog, from_iso, iso, marks, pack, unpack
+from aps_rag_pipeline.sync.letters import note_next_picture
 from aps_rag_pipeline.sync.model import ConfiguredModel
 from aps_rag_pipeline.sync.names import CHUNKS, OCR, PASSAGES
 from aps_rag_pipeline.sync.workspace import ChangedRecord, StageReport, Workspace, run_stage, touch
@@ -66,6 +67,7 @@ def read_pictures(workspace: Workspace) -> StageReport:
 
     _retry_pictures(catalog)
     report = run_stage(workspace, OCR, engine or "none", work)
+    note_next_picture(workspace)
     if engine is None and report.counts["pictures_not_read"]:
         report.notices.append(
             f"{report.counts['pictures_not_read']} pictures were not read: no Tesseract here. Install it, or the "
