@@ -67,15 +67,25 @@ def _source_asset(source: str) -> dg.AssetsDefinition:
                 context.log.info(f"feed {report.feed}: {counts} in {report.seconds:.1f} s")
             else:
                 context.log.error(f"feed {report.feed}: {report.error}")
-        return _result(source, feeds, reports)
+        return _result(source, feeds, reports, _last_good(workspace.home, reports))
 
     return fetch_source
 
 
-def _result(source: str, feeds: Any, reports: Any) -> dg.MaterializeResult:
+def _last_good(home: Any, reports: Any) -> dict[str, str]:
+    """When each feed that failed was last read, for people."""
+    from aps_rag_pipeline.sync import state
+
+    known = (state.read_feed(home, report.source, report.feed) for report in reports if not report.ok)
+    return {
+        feed.feed: feed.succeeded_at.isoformat(timespec="minutes") if feed.succeeded_at else "never" for feed in known
+    }
+
+
+def _result(source: str, feeds: Any, reports: Any, last_good: dict[str, str]) -> dg.MaterializeResult:
     failed = [report for report in reports if not report.ok]
     failures = [(report.feed, failure) for report in reports for failure in report.failures]
-    locations = {feed.name: str(feed.location) for feed in feeds}
+    locations = {feed.name: feed.place for feed in feeds}
     totals = {
         name: sum(report.counts[name] for report in reports)
         for name in ("read", "failures", "ignored", "masked_credentials", "units")
@@ -103,7 +113,11 @@ def _result(source: str, feeds: Any, reports: Any) -> dg.MaterializeResult:
                 check_name=FAILED_FEEDS_CHECK,
                 passed=not failed,
                 severity=dg.AssetCheckSeverity.ERROR,
-                metadata={"failed_feeds": table({"feed": r.feed, "reason": r.error} for r in failed)},
+                metadata={
+                    "failed_feeds": table(
+                        {"feed": r.feed, "reason": r.error, "last good sync": last_good[r.feed]} for r in failed
+                    )
+                },
             ),
             dg.AssetCheckResult(
                 check_name=FAILED_ITEMS_CHECK,

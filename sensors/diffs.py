@@ -1,7 +1,5 @@
 """Nine diff sensors from one factory: hourly looks, about daily runs."""
 
-from datetime import UTC, datetime
-
 import dagster as dg
 
 from aps_rag_pipeline.records import SOURCES
@@ -29,6 +27,7 @@ def _diff_sensor(source: str) -> dg.SensorDefinition:
         description=f"Launches {job} when {source} moved and a day has passed, for retries, and after failures.",
     )
     def diff(context: dg.SensorEvaluationContext) -> dg.RunRequest | dg.SkipReason:
+        from aps_rag_pipeline import clock
         from aps_rag_pipeline.settings import Settings, SettingsError
         from aps_rag_pipeline.sync.due import decide
 
@@ -41,7 +40,7 @@ def _diff_sensor(source: str) -> dg.SensorDefinition:
         except SettingsError as error:
             return dg.SkipReason(str(error))
         newest = next(iter(context.instance.get_runs(dg.RunsFilter(job_name=job), limit=1)), None)
-        decision = decide(settings, source, datetime.now(UTC))
+        decision = decide(settings, source, clock.now())
         # No run key: Dagster would skip a state that was seen before, so a reverted edit would never be read.
         if decision.launch:
             return dg.RunRequest(tags={"aps_rag/reason": decision.reason[:250]})

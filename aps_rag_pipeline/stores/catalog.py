@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 import zstandard
 
+from aps_rag_pipeline import clock
 from aps_rag_pipeline.records import Record, decode_record
 from aps_rag_pipeline.stores.home import Home, HomeError
 
@@ -212,7 +213,7 @@ class Catalog:
         """Open a changeset inside the running transaction and give its number."""
         cursor = self.connection.execute(
             "insert into changesets (created_at, reason, token) values (?, ?, ?)",
-            (iso(datetime.now(UTC)), reason, uuid.uuid4().hex),
+            (iso(clock.now()), reason, uuid.uuid4().hex),
         )
         assert cursor.lastrowid is not None
         return cursor.lastrowid

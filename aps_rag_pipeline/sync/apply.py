@@ -10,10 +10,11 @@ import sqlite3
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from aps_rag_pipeline import clock
 from aps_rag_pipeline.records import Record, access_hash, citation_key, content_hash, encode_record
 from aps_rag_pipeline.settings import Settings
 from aps_rag_pipeline.sources.base import Complete, Cursor, Failure, Ignored, Removal, Upsert
@@ -133,7 +134,7 @@ class _Batch:
         self.catalog, self.settings, self.header = catalog, settings, header
         self.changes, self.numbers = changes, numbers
         self.cursor: object = None
-        self.now = iso(datetime.now(UTC))
+        self.now = iso(clock.now())
         self.several = settings.several(header.source)
         self.complete: set[str] = set()
         self.removals: set[str] = set()

@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from aps_rag_pipeline import clock
 from aps_rag_pipeline.content import masking
 from aps_rag_pipeline.records import Link, Part, Record
 from aps_rag_pipeline.settings import Feed, Limits, Settings
@@ -107,7 +108,7 @@ def config_digest(settings: Settings, feed: Feed, version: int) -> str:
 
 def _known(workspace: Workspace, feed: Feed, again: bool) -> _Known:
     catalog = workspace.catalog
-    now = datetime.now(UTC).isoformat()
+    now = clock.now().isoformat()
     row = next(iter(catalog.rows("select cursor, config, sequence from feeds where feed = ?", (feed.name,))), None)
     source = reader(workspace.settings, feed, workspace.home.blobs)
     cursor = None if row is None else unpack_json(row["cursor"])
@@ -130,7 +131,7 @@ def _known(workspace: Workspace, feed: Feed, again: bool) -> _Known:
 def _fetch_feed(workspace: Workspace, feed: Feed, known: _Known, aside: Path | None) -> FetchReport:
     report = FetchReport(feed.source, feed.name)
     started = time.monotonic()
-    now = datetime.now(UTC)
+    now = clock.now()
     source = reader(workspace.settings, feed, workspace.home.blobs)
     config = config_digest(workspace.settings, feed, source.version)
     try:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
+from aps_rag_pipeline import clock
 from aps_rag_pipeline.sources.base import Failure
 from aps_rag_pipeline.stores.catalog import Catalog, from_iso, iso
 from aps_rag_pipeline.sync import state
@@ -91,7 +92,7 @@ def find(catalog: Catalog, ids: Iterable[str]) -> list[Letter]:
 
 def retry(workspace: Workspace, chosen: Iterable[Letter]) -> None:
     """Have the next sync read these items whatever their state. Needs the writer lock."""
-    now = iso(datetime.now(UTC))
+    now = iso(clock.now())
     chosen = list(chosen)
     with workspace.catalog.transaction() as connection:
         for letter in chosen:
@@ -132,7 +133,7 @@ def note_failures(
 ) -> None:
     """Remember what failed in a stream and drop what it mended, inside the stream's transaction."""
     connection = catalog.connection
-    now = iso(datetime.now(UTC))
+    now = iso(clock.now())
     reported = {(failure.unit, failure.item) for failure in failures}
     read = complete | {failure.unit for failure in failures if failure.unit == failure.item}
     for row in catalog.rows("select unit, item from dead_letters where feed = ?", (feed,)):
@@ -142,7 +143,7 @@ def note_failures(
         if mended and (row["unit"], row["item"]) not in reported:
             connection.execute("delete from dead_letters where feed = ? and unit = ? and item = ?", (feed, *row))
     for failure in failures:
-        retry_at = None if failure.permanent else iso(datetime.now(UTC) + pause)
+        retry_at = None if failure.permanent else iso(clock.now() + pause)
         connection.execute(
             "insert into dead_letters values (?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?) on conflict do update set "
             "place = excluded.place, reason = excluded.reason, remedy = excluded.remedy, "

@@ -10,11 +10,12 @@ import itertools
 import os
 import shutil
 from collections import Counter
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, timedelta
 from pathlib import Path
 
 import msgspec
 
+from aps_rag_pipeline import clock
 from aps_rag_pipeline.models import ModelDescription
 from aps_rag_pipeline.stores import releases
 from aps_rag_pipeline.stores.catalog import from_iso
@@ -83,7 +84,7 @@ def collect(workspace: Workspace, *, at_once: bool = False) -> Counter[str]:
     for number, newer in itertools.pairwise(numbers):
         replaced_at = releases.read_manifest(home, newer).published_at
         folder = releases.folder_of(home, number)
-        if at_once or (datetime.now(UTC) - replaced_at >= grace and not releases.leased(folder)):
+        if at_once or (clock.now() - replaced_at >= grace and not releases.leased(folder)):
             _drop(home, number)
             counts["releases_collected"] += 1
     _drop_drafts(home)
@@ -149,7 +150,7 @@ def _manifest(
         number=number,
         changeset=changeset,
         token=catalog.token(),
-        published_at=datetime.now(UTC),
+        published_at=clock.now(),
         facility=settings.facility,
         time_zone=settings.time_zone,
         several_feeds={source: settings.several(source) for source in settings.sources()},
@@ -264,7 +265,7 @@ def _forget_versions(workspace: Workspace) -> None:
 
 def _collect_blobs(workspace: Workspace, grace: timedelta) -> int:
     wanted = {row["sha256"] for row in workspace.catalog.rows("select distinct sha256 from attachments")}
-    blobs, newest = workspace.home.blobs, datetime.now(UTC).timestamp() - grace.total_seconds()
+    blobs, newest = workspace.home.blobs, clock.now().timestamp() - grace.total_seconds()
     gone = [sha for sha in blobs if sha not in wanted and blobs.path(sha).stat().st_mtime <= newest]
     for sha256 in gone:
         blobs.remove(sha256)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime
 
+from aps_rag_pipeline import clock
 from aps_rag_pipeline.stores import bolt_server, sparse
 from aps_rag_pipeline.stores.bolt import GraphError
 from aps_rag_pipeline.stores.catalog import Catalog, iso
@@ -73,7 +73,7 @@ def purge(workspace: Workspace, key: str) -> int:
             for rid in rids:
                 connection.execute(
                     "insert or replace into purged select source, feed, id, ? from records where rid = ?",
-                    (iso(datetime.now(UTC)), rid),
+                    (iso(clock.now()), rid),
                 )
             remove_records(catalog, rids, number)
             connection.execute("update changesets set removed = ? where number = ?", (len(rids), number))
@@ -110,7 +110,7 @@ def _scrub(workspace: Workspace) -> None:
     """Leave no copy behind: not in old releases, nor in tombstones, free pages and log of the catalog."""
     catalog = workspace.catalog
     _purge_projection(workspace)
-    spool.drop_drafts(workspace.home.spool, datetime.now(UTC).timestamp())
+    spool.drop_drafts(workspace.home.spool, clock.now().timestamp())
     collect(workspace, at_once=True)
     with catalog.transaction() as connection:
         connection.execute("delete from nodes where removed = 1")

@@ -6,10 +6,11 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from msgspec.structs import replace
 
+from aps_rag_pipeline import clock
 from aps_rag_pipeline.content import masking, ocr
 from aps_rag_pipeline.content.chunks import CHUNKS_VERSION, Chunker, text_hash
 from aps_rag_pipeline.content.passages import PASSAGES_VERSION, Passage, cut
@@ -90,7 +91,7 @@ def _retry_pictures(catalog: Catalog) -> None:
         for row in catalog.rows(
             "select distinct a.rid from ocr o join attachments a on a.sha256 = o.sha256 "
             "join records r on r.rid = a.rid where o.retry_at <= ? and r.removed = 0",
-            (iso(datetime.now(UTC)),),
+            (iso(clock.now()),),
         )
     ]
     if due:
@@ -118,7 +119,7 @@ def _recognise(
         row: tuple[object, ...]
         if isinstance(result, ocr.OcrFailure):
             counts["pictures_failed"] += 1
-            retry_at = None if result.permanent else iso(datetime.now(UTC) + pause)
+            retry_at = None if result.permanent else iso(clock.now() + pause)
             row = (*key, engine, "", 0.0, result.reason, retry_at)
         else:
             text, hidden = masking.mask_all(result.text, secrets)
