@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from aps_rag_pipeline.content.text import decode
-from aps_rag_pipeline.records import Record, content_hash
 from aps_rag_pipeline.sources.base import Failure, FeedError, Found, Ignored, Source, UnreadableError, Upsert
 from aps_rag_pipeline.sources.files import FileEntry, Listing, Unit
 from aps_rag_pipeline.sources.jsonfiles import JsonFileSource, mapping, read_json
 from aps_rag_pipeline.sources.logbooks.dialects import SHAPES, read_values
 from aps_rag_pipeline.sources.logbooks.dump import Dump, read_dump
 from aps_rag_pipeline.sources.logbooks.events import is_event_capture, read_events
-from aps_rag_pipeline.sources.logbooks.model import AUDIT_LINE, Entry, Reading, gather
-from aps_rag_pipeline.sources.logbooks.threads import ThreadWriter
+from aps_rag_pipeline.sources.logbooks.model import Reading
+from aps_rag_pipeline.sources.logbooks.threads import FilesBeside, ThreadWriter
 from aps_rag_pipeline.sources.logbooks.transcript import META, Mission, is_transcript, read_transcript
+from aps_rag_pipeline.sources.logbooks.units import unit_records
 
 EVENTS, DUMP, TRANSCRIPT = "mqtt", "sql", "spacelog"
 DIALECTS = (*SHAPES, EVENTS, DUMP, TRANSCRIPT)
@@ -84,29 +84,10 @@ class BelyFiles(JsonFileSource):
         raise FeedError(f"feed {self.feed.name}: options.dialect is {named!r}; it can be one of {known}")
 
     def _records(self, reading: Reading, unit: Unit) -> Iterator[Upsert | Failure | Ignored]:
-        entries: list[Entry] = []
-        for read in reading:
-            if isinstance(read, Entry):
-                entries.append(read)
-            else:
-                yield read
-        folder = unit.files[0].path.parent
         location = self.feed.location
         root = location if location.is_dir() else location.parent
-        writer = ThreadWriter(self.feed, self.context, unit.name, folder, root)
-        seen: dict[str, tuple[str, str]] = {}
-        for entry in gather(entries):
-            reason = _no_content(entry)
-            if reason:
-                yield Ignored(entry.place, reason)
-                continue
-            record, failures = writer.record(entry)
-            twin = _repeated(record, entry.place, seen, unit.name)
-            if twin:
-                yield twin
-            else:
-                yield Upsert(record, unit.name, entry.place)
-                yield from failures
+        beside = FilesBeside(unit.files[0].path.parent, root, self.context)
+        yield from unit_records(reading, ThreadWriter(self.feed, self.context, unit.name, beside))
 
     def _dump(self, unit: Unit) -> Reading:
         dump = Dump()
@@ -127,27 +108,6 @@ class BelyFiles(JsonFileSource):
         except UnreadableError as error:
             reason = f"{entry.name}: {error}"
             raise UnreadableError(reason, remedy=error.remedy, permanent=error.permanent) from error
-
-
-def _no_content(entry: Entry) -> str:
-    """Why an entry is no record; empty when it is one."""
-    if AUDIT_LINE.fullmatch(entry.text.strip()):
-        return "an audit line of the server"
-    if not entry.title and not entry.files and not any(each.text.strip() for each in entry.thread()):
-        return "a log entry without text, replies or files"
-    return ""
-
-
-def _repeated(record: Record, place: str, seen: dict[str, tuple[str, str]], unit: str) -> Failure | Ignored | None:
-    """What a second entry of the same id is: nothing new, or a contradiction; None for the first."""
-    digest = content_hash(record)
-    first, first_digest = seen.setdefault(record.id, (place, digest))
-    if first == place:
-        return None
-    if digest == first_digest:
-        return Ignored(place, f"the same entry as at {first}")
-    reason = f"log id {record.id} stands here and, with other content, at {first}; the first is kept"
-    return Failure(unit, place, place, reason, "export again, or remove the one that is wrong", True, record.id)
 
 
 def _folder(name: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Protocol
 
 from aps_rag_pipeline.content.dates import iso_utc, parse_time
 from aps_rag_pipeline.content.markup import Block, markdown_blocks, markdown_links
@@ -32,6 +33,39 @@ _EVENT = re.compile(
 )
 
 
+class AttachedFiles(Protocol):
+    """Where the files lie that entries name."""
+
+    def read(self, address: str, name: str, stored: bool) -> bytes | None:
+        """The bytes of a file; None where files are not wanted. `stored` says that the server gave it its name.
+
+        Raises:
+            UnreadableError: it cannot be had.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class FilesBeside:
+    """Files of an export: beside the file that names them, or in a folder of attachments there or at the root."""
+
+    folder: Path
+    root: Path
+    context: SourceContext
+
+    def read(self, address: str, name: str, stored: bool) -> bytes:
+        folders = dict.fromkeys((self.folder, self.root))
+        beside = [] if stored else [folder / address for folder in folders]
+        path = companion(self.root, [*beside, *(f / "attachments" / (name + size) for f in folders for size in _SIZES)])
+        if path is None:
+            raise UnreadableError(
+                "the attachment is not in the export",
+                remedy=f"put the file at attachments/{name} in the feed's folder",
+                permanent=False,
+            )
+        return read_companion(path, self.context)
+
+
 @dataclass
 class Thread:
     """A record in the making: one entry and what its replies add."""
@@ -45,13 +79,12 @@ class Thread:
 
 @dataclass(frozen=True)
 class ThreadWriter:
-    """Turns the entries of one unit into records. `folder` is where the file lies that states them."""
+    """Turns the entries of one unit into records."""
 
     feed: Feed
     context: SourceContext
     unit: str
-    folder: Path
-    root: Path
+    attached: AttachedFiles
 
     def record(self, entry: Entry) -> tuple[Record, list[Failure]]:
         """The record of a top-level entry, and a failure for each attachment that is not where it should be."""
@@ -119,23 +152,16 @@ class ThreadWriter:
         if not name or ("://" in address and not stored):
             thread.links.append(Link("url", address, shown))
             return name or address
-        folders = dict.fromkeys((self.folder, self.root))
-        beside = [] if stored else [folder / address for folder in folders]
-        path = companion(self.root, [*beside, *(f / "attachments" / (name + size) for f in folders for size in _SIZES)])
         item = f"{entry.id}/{name}"
         try:
-            if path is None:
-                raise UnreadableError(
-                    "the attachment is not in the export",
-                    remedy=f"put the file at attachments/{name} in the feed's folder",
-                    permanent=False,
-                )
-            data = read_companion(path, self.context)
+            data = self.attached.read(address, name, stored is not None)
         except UnreadableError as error:
             reason, remedy = f"{name}: {error}", error.remedy
             failure = Failure(self.unit, item, entry.place, reason, remedy, error.permanent, thread.entry.id)
             if all(item != known.item for known in thread.failures):
                 thread.failures.append(failure)
+            return name
+        if data is None:
             return name
         known = shown if "." in shown else name
         found = Attachment(known, media_type(name, data), self.context.blobs.put(data), part, locator=f"log {entry.id}")
