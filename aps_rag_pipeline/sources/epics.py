@@ -4,56 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import ClassVar
 
-from aps_rag_pipeline.content.epicsdb import DbAlias, DbNote, DbProblem, DbRecord, parse_db, unresolved
-from aps_rag_pipeline.content.tables import (
-    TABLE_PATTERNS,
-    Cell,
-    Row,
-    Wanted,
-    cell_text,
-    number_or_text,
-    read_tables,
-    slug,
-)
+from aps_rag_pipeline.content.epicsdb import DbAlias, DbNote, DbProblem, DbRecord, parse_db
+from aps_rag_pipeline.content.tables import TABLE_PATTERNS, Row, Wanted, cell_text, read_tables
 from aps_rag_pipeline.content.text import decode, is_binary
-from aps_rag_pipeline.records import FieldValue, Link, Part, Record
 from aps_rag_pipeline.sources.base import Failure, Found, Ignored, Source, UnreadableError, Upsert
 from aps_rag_pipeline.sources.files import FileEntry, FileSource, Unit
-from aps_rag_pipeline.sources.tabular import check_headings, labels, shortened
+from aps_rag_pipeline.sources.pvs.model import MAX_NAME, Pv, link_target, name_words, pv_of_fields, pv_record, typed
+from aps_rag_pipeline.sources.tabular import check_headings, labels
+
+__all__ = ["FORMS", "EpicsFiles", "link_target", "name_words"]
 
 _DATABASES = (".db", ".vdb", ".template", ".dbd")
-_MAX_NAME = 200
 _MAX_PROBLEMS = 1_000
-_WORD_BORDER = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[a-z]{2})(?=\d)|(?<=\d)(?=[A-Z][a-z])")
-_NOT_WORD = re.compile(r"[^A-Za-z0-9]+")
-#: Fields of EPICS records that hold a link; its target is another record unless it is a constant or an address.
-_LINK_FIELD = re.compile(
-    r"INP[A-U]?|OUT[A-U]?|FLNK|DOL[0-9A-F]?|LNK[0-9A-F]|SELL|SDIS|TSEL|SIOL|SIML|SUBL|NVL|SVL|STPL|RDBL|DINP|RLNK|TRIG"
-)
-_JSON_PV = re.compile(r"""["']?\b(?:pv|name)["']?\s*:\s*["']([^"']+)["']""")
-_RECORD_FIELD = re.compile(r"\.[A-Z][A-Z0-9]{0,3}\$?$")
-_NUMBER = re.compile(r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
-#: Fields that say what a record is, in the order in which people read them; the rest follow in the file's order.
-_SAID_FIRST = ("SCAN", "PREC", "HOPR", "LOPR", "DRVH", "DRVL", "HIHI", "HIGH", "LOW", "LOLO", "ZNAM", "ONAM")
-
-
-@dataclass
-class _Pv:
-    """What is known of one PV, from as many rows or statements as speak of it."""
-
-    name: str
-    place: str
-    description: list[str] = field(default_factory=list)
-    readback: list[str] = field(default_factory=list)
-    units: list[str] = field(default_factory=list)
-    groups: list[str] = field(default_factory=list)
-    record_type: str = ""
-    others: dict[str, list[FieldValue]] = field(default_factory=dict)
-    links: dict[Link, None] = field(default_factory=dict)
-    access: frozenset[str] | None = None
 
 
 class EpicsFiles(FileSource):
@@ -103,7 +67,7 @@ class EpicsFiles(FileSource):
     # tables
 
     def _read_table(self, unit: Unit, name: str, data: bytes) -> Iterator[Upsert | Failure | Ignored]:
-        pvs: dict[str, _Pv] = {}
+        pvs: dict[str, Pv] = {}
         for table in read_tables(data, name, self.wanted, self.context.limits, self.feed.encoding):
             if isinstance(table, Ignored):
                 yield table
@@ -113,11 +77,11 @@ class EpicsFiles(FileSource):
                 pv_name = " ".join(cell_text(row.values.get("name", "")).split())
                 reason = _row_problem(row, pv_name, table.columns["name"])
                 if reason:
-                    yield Failure(unit.name, row.place, row.place, reason, "mend the row", True, pv_name[:_MAX_NAME])
+                    yield Failure(unit.name, row.place, row.place, reason, "mend the row", True, pv_name[:MAX_NAME])
                     continue
-                _add_row(pvs.setdefault(pv_name, _Pv(pv_name, row.place)), row, labelled)
+                _add_row(pvs.setdefault(pv_name, Pv(pv_name, row.place)), row, labelled)
         for pv in pvs.values():
-            yield Upsert(self._record(pv), unit.name, pv.place)
+            yield Upsert(pv_record(pv, self.feed), unit.name, pv.place)
 
     # databases
 
@@ -142,37 +106,8 @@ class EpicsFiles(FileSource):
         if not records and not problems:
             yield Ignored(name, "a database file without a record")
         for record in records.values():
-            yield Upsert(self._record(_pv_of(record, f"{name}:{record.line}")), unit.name, f"{name}:{record.line}")
-
-    def _record(self, pv: _Pv) -> Record:
-        fields: dict[str, FieldValue] = {}
-        for name, values in (("description", pv.description), ("readback", pv.readback), ("units", pv.units)):
-            if values:
-                fields[name] = values[0] if len(values) == 1 else values
-        if pv.record_type:
-            fields["record_type"] = pv.record_type
-        if pv.groups:
-            fields["groups"] = pv.groups
-        for heading, found in pv.others.items():
-            name = slug(heading)
-            while name in fields:
-                name += "_2"
-            fields[name] = found[0] if len(found) == 1 else [str(value) for value in found]
-        if macros := unresolved(pv.name):
-            fields["macros"] = macros
-        said = [*pv.description, *(name for name in pv.readback if name != pv.name)]
-        template = self.feed.url_template
-        return Record(
-            source=self.key,
-            feed=self.feed.name,
-            id=pv.name,
-            title=shortened(f"{pv.name} ({said[0]})" if said else pv.name),
-            url=template.format(id=pv.name) if template else "",
-            parts=(Part("prose", _prose(pv)),),
-            fields=fields,
-            links=tuple(pv.links),
-            access=self.feed.access if pv.access is None else tuple(sorted(pv.access)),
-        )
+            place = f"{name}:{record.line}"
+            yield Upsert(pv_record(_pv_of(record, place), self.feed), unit.name, place)
 
 
 def _is_database(entry: FileEntry, data: bytes) -> bool:
@@ -184,10 +119,10 @@ def _row_problem(row: Row, name: str, heading: str) -> str:
         return row.problem
     if not name:
         return f'no name: the column "{heading}" is blank'
-    return f"a name of {len(name)} characters" if len(name) > _MAX_NAME else ""
+    return f"a name of {len(name)} characters" if len(name) > MAX_NAME else ""
 
 
-def _add_row(pv: _Pv, row: Row, labelled: bool) -> None:
+def _add_row(pv: Pv, row: Row, labelled: bool) -> None:
     values = row.values
     for name, held in (
         ("description", pv.description),
@@ -199,7 +134,7 @@ def _add_row(pv: _Pv, row: Row, labelled: bool) -> None:
             held.append(text)
     pv.record_type = pv.record_type or cell_text(values.get("record_type", ""))
     for heading, cell in row.others.items():
-        value = _typed(cell)
+        value = typed(cell)
         held_values = pv.others.setdefault(heading, [])
         if value not in held_values:
             held_values.append(value)
@@ -217,7 +152,7 @@ def _add_statement(records: dict[str, DbRecord], statement: DbRecord | DbAlias) 
             return f"an alias of {statement.record}, which this file does not hold"
         records[statement.record].aliases.append(statement.alias)
         return ""
-    if len(statement.name) > _MAX_NAME:
+    if len(statement.name) > MAX_NAME:
         return f"a name of {len(statement.name)} characters"
     if statement.type == "#":
         records.pop(statement.name, None)
@@ -235,63 +170,13 @@ def _add_statement(records: dict[str, DbRecord], statement: DbRecord | DbAlias) 
     return ""
 
 
-def _pv_of(record: DbRecord, place: str) -> _Pv:
-    pv = _Pv(record.name, place, record_type="" if record.type == "*" else record.type)
-    rest = dict(record.fields)
-    for name, held in (("DESC", pv.description), ("EGU", pv.units)):
-        if text := rest.pop(name, ""):
-            held.append(text)
-    for name in sorted(rest, key=lambda name: _SAID_FIRST.index(name) if name in _SAID_FIRST else len(_SAID_FIRST)):
-        value = rest[name]
-        if value:
-            pv.others[name] = [_typed(value)]
-        if _LINK_FIELD.fullmatch(name) and (target := link_target(value)) and target != record.name:
-            pv.links.setdefault(Link("process_variable", target, name))
+def _pv_of(record: DbRecord, place: str) -> Pv:
+    pv = pv_of_fields(record.name, place, "" if record.type == "*" else record.type, record.fields)
     for name, value in record.info.items():
         pv.others[f"info {name}"] = [value]
     if record.aliases:
         pv.others["aliases"] = [*dict.fromkeys(record.aliases)]
     return pv
-
-
-def link_target(value: str) -> str:
-    """The record that a link field names, without the field of it that is meant; empty for constants and addresses."""
-    if value.startswith("{"):
-        match = _JSON_PV.search(value)
-        value = match[1] if match else ""
-    target = value.split()[0] if value.split() else ""
-    if not target or target[0] in "@#" or _NUMBER.fullmatch(target):
-        return ""
-    return _RECORD_FIELD.sub("", target)
-
-
-def name_words(name: str) -> str:
-    """A PV name as words: `S13B:Q2:CurrentAI` gives `S13B Q2 Current AI`."""
-    return _WORD_BORDER.sub(" ", _NOT_WORD.sub(" ", name)).strip()
-
-
-def _prose(pv: _Pv) -> str:
-    """What a person would say of the PV, so that words find it as well as its name."""
-    words = name_words(pv.name)
-    lines = [f"{pv.name}: {words}" if words != pv.name else pv.name]
-    lines += pv.description
-    lines += [f"Readback name: {name} ({name_words(name)})" for name in pv.readback if name != pv.name]
-    if pv.units:
-        lines.append(f"Units: {', '.join(pv.units)}")
-    if pv.groups:
-        lines.append(f"Groups: {'; '.join(pv.groups)}")
-    if pv.record_type:
-        lines.append(f"Record type: {pv.record_type}")
-    for heading, values in pv.others.items():
-        if not heading.startswith("column "):
-            lines.append(f"{heading}: {', '.join(str(value) for value in values)}")
-    return "\n".join(lines)
-
-
-def _typed(cell: Cell) -> FieldValue:
-    if isinstance(cell, bool | int | float):
-        return cell
-    return number_or_text(cell_text(cell))
 
 
 FORMS: dict[str, type[Source]] = {"files": EpicsFiles}
