@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 from zoneinfo import ZoneInfo
@@ -123,6 +124,8 @@ class Source(ABC):
     key: ClassVar[str]
     #: Raise it when the same bytes would now give another record: every unit of the feed is then read again.
     version: ClassVar[int] = 1
+    #: The pause between two looks of a sensor at a feed in which nothing moves; looking may cost a whole listing.
+    look_every: ClassVar[timedelta] = timedelta(0)
 
     def __init__(self, feed: Feed, context: SourceContext) -> None:
         self.feed = feed

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, ClassVar, Generic, TypeVar
 
 from aps_rag_pipeline.settings import Feed
@@ -124,6 +125,7 @@ class Scan(ABC, Generic[U]):
 class LiveSource(Source, Generic[U]):
     """A feed that is read through scans."""
 
+    look_every = timedelta(hours=6)
     #: Units that are prefetched and read together.
     block: ClassVar[int] = 50
     #: Threads that read a block; 1 where reading waits for nothing.

@@ -47,15 +47,22 @@ def _reason(settings: Settings, home: Home, feed: Feed, now: datetime) -> str:
         return f"{feed.name} failed: {known.error}"
     if known.retry_at is not None and known.retry_at <= now:
         return f"{feed.name} has items to retry"
-    if known.succeeded_at is not None and now - known.succeeded_at < DAILY:
+    if known.succeeded_at is None:
+        return f"{feed.name} was never read to its end"
+    if now - known.succeeded_at < DAILY:
         return ""
     source = reader(settings, feed, home.blobs)
     if known.config != config_digest(settings, feed, source.version):
         return f"the configuration of {feed.name} moved"
+    looked = state.read_look(home, feed.name)
+    if looked is not None and looked > known.succeeded_at and now - looked < source.look_every:
+        return ""
     try:
         found = source.fingerprint()
     except FeedError as error:
         return f"{feed.name} cannot be reached: {error}"  # the run notes the failure where people look
     if found is None or found != known.fingerprint:
         return f"{feed.name} moved"
+    if source.look_every:
+        state.write_look(home, feed.name, now)
     return ""

@@ -53,6 +53,20 @@ def write_feed(home: Home, state: FeedState) -> None:
 
 def forget_feed(home: Home, feed: str) -> None:
     _path(home, feed).unlink(missing_ok=True)
+    _look(home, feed).unlink(missing_ok=True)
+
+
+def read_look(home: Home, feed: str) -> datetime | None:
+    """When a sensor last looked at a feed and found that nothing had moved."""
+    try:
+        return msgspec.json.decode(_look(home, feed).read_bytes(), type=datetime)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+
+
+def write_look(home: Home, feed: str, at: datetime) -> None:
+    """Kept apart from the feed's state, which belongs to the sync."""
+    _write(_look(home, feed), msgspec.json.encode(at))
 
 
 def all_feeds(home: Home) -> list[FeedState]:
@@ -75,6 +89,10 @@ def write_pipeline(home: Home, state: PipelineState) -> None:
 
 def _path(home: Home, feed: str) -> Path:
     return home.state / f"feed-{feed}.json"
+
+
+def _look(home: Home, feed: str) -> Path:
+    return home.state / f"look-{feed}.json"
 
 
 def _write(path: Path, data: bytes) -> None:
