@@ -57,6 +57,15 @@ def ask(server, path="/json", network=QUICK, **more):
         return http.json(server.url + path, **more)
 
 
+def test_a_good_status_may_ask_to_come_back(server):
+    server.fail("body", body=b'{"error": {"code": "maxlag"}}', times=2)
+    with Http(QUICK, transport=PoliteTransport(QUICK, again=lambda reply: b"maxlag" in reply.content)) as http:
+        assert http.json(server.url + "/json")["path"] == "/json"
+        server.fail("body", body=b'{"error": {"code": "maxlag"}}', times=-1)
+        assert http.json(server.url + "/json") == {"error": {"code": "maxlag"}}
+    assert len(server.requests) == 3 + QUICK.attempts
+
+
 @pytest.mark.parametrize("kind", ["status", "hang", "reset", "cut", "torn"])
 def test_one_fault_is_survived(server, kind):
     server.fail(kind)

@@ -62,7 +62,8 @@ class _Again(Exception):
 class PoliteTransport(httpx.BaseTransport):
     """Time-outs, bounded attempts with jitter, Retry-After, concurrency per host, verified TLS, proxies, size limits.
 
-    The reply to the last attempt is handed on whatever its status. `inner` replaces the network, for tests.
+    The reply to the last attempt is handed on whatever its status. `again` tells of a reply with a good status that it
+    only asks to come back later, or is damaged. `inner` replaces the network, for tests.
 
     Raises:
         OutageError: no reply within the attempts and the deadline, or a certificate that is not trusted.
@@ -70,9 +71,14 @@ class PoliteTransport(httpx.BaseTransport):
     """
 
     def __init__(
-        self, network: Network, inner: httpx.BaseTransport | None = None, sleep: Callable[[float], None] = time.sleep
+        self,
+        network: Network,
+        inner: httpx.BaseTransport | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+        again: Callable[[httpx.Response], bool] = lambda _: False,
     ) -> None:
         self._network = network
+        self._again = again
         self._fixed = inner
         self._sleep = sleep
         self._direct: dict[str, httpx.BaseTransport] = {}
@@ -117,7 +123,7 @@ class PoliteTransport(httpx.BaseTransport):
             response = self._exchange(request, deadline)
         finally:
             host.places.release()
-        if response.status_code in _WORTH_ANOTHER:
+        if response.status_code in _WORTH_ANOTHER or (response.is_success and self._again(response)):
             pause = _asked_pause(response)
             if pause:
                 host.quiet_until = max(host.quiet_until, time.monotonic() + pause)
