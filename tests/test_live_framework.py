@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -319,3 +320,17 @@ def test_check_says_what_is_there_or_that_nothing_is(source, service):
     with pytest.raises(FeedError, match="nothing to read"):
         source.check()
     assert list(source.inventory()) == []
+
+
+def test_items_that_hang_cost_a_bounded_time_and_the_rest_comes_with_the_next_sync(source, service, monkeypatch):
+    hours = itertools.count(step=1000)
+    monkeypatch.setattr("aps_rag_pipeline.sources.live.time.monotonic", lambda: float(next(hours)))
+    source.block = 2
+    service.broken = {"page/0": OutageError("no answer"), "page/1": OutageError("no answer")}
+    changes, cursor = stream(source)
+    assert [f.unit for f in kinds(changes, Failure)] == ["page/0", "page/1", "(the rest)"]
+    assert "3 items" in kinds(changes, Failure)[-1].reason
+    assert cursor["units"] == {}
+    service.broken.clear()
+    changes, cursor = stream(source, cursor)
+    assert len(kinds(changes, Upsert)) == 5

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -38,6 +39,9 @@ log = logging.getLogger(__name__)
 
 #: So many items in a row that cannot be read lead to a look at whether the service is there at all.
 _SUSPICIOUS_ROW = 3
+#: So many times network.deadline_s may be lost to items that do not come before the rest is left to the next sync.
+_PATIENCE = 3
+_REST = "(the rest)"
 
 
 @dataclass(frozen=True)
@@ -191,6 +195,7 @@ class _Reading(Generic[U]):
         self.seen: dict[str, str] = {}
         self.listed: set[str] = set()
         self._failed_in_a_row = 0
+        self._lost_s = 0.0  # to items that could not be had
 
     def stream(self) -> Iterator[Change]:
         due: list[U] = []
@@ -217,6 +222,9 @@ class _Reading(Generic[U]):
         vanished = self._vanished(unlisted)
         size = self.source.block
         for start in range(0, len(due), size):
+            if self._lost_s > _PATIENCE * self.scan.context.network.deadline_s:
+                yield self._put_off(due[start:])
+                break
             yield from self._block(due[start : start + size])
         for name in vanished:
             yield from self._farewell(name)
@@ -247,10 +255,21 @@ class _Reading(Generic[U]):
                 yield from self._judged(unit, outcome)
 
     def _attempt(self, unit: U) -> list[Upsert | Failure | Ignored] | Exception:
+        started = time.monotonic()
         try:
             return list(self.scan.read(unit))
         except Exception as error:  # judged in order by the thread that owns the stream
+            if isinstance(error, OutageError):
+                self._lost_s += (time.monotonic() - started) / self.source.parallel
             return error
+
+    def _put_off(self, rest: list[U]) -> Failure:
+        """A service that answers its listing and hangs on its items must not hold up the other feeds for hours."""
+        for unit in rest:
+            self._not_yet(unit.name)
+        reason = f"{len(rest)} items were not asked for, since too much time went to others that did not come"
+        place = self.source.feed.place
+        return Failure(_REST, _REST, place, reason, "the next sync asks for them; see why the service is slow", False)
 
     def _judged(self, unit: U, outcome: list[Upsert | Failure | Ignored] | Exception) -> Iterator[Change]:
         match outcome:
