@@ -27,7 +27,9 @@ class Document:
 class Entry:
     """A log entry as its form states it: times unparsed, text in Markdown, replies nested.
 
-    `files` maps the address of a file that the entry names outside its text to the name it is shown by.
+    `files` maps the address of a file that the entry names outside its text to the name it is shown by; `pasted` holds
+    the bytes of pictures that the text itself carried, by the address that stands there now. `group` names the
+    conversation it belongs to where its form does not say whom it answers.
     """
 
     id: str
@@ -46,6 +48,8 @@ class Entry:
     fields: dict[str, FieldValue] = field(default_factory=dict)
     links: list[Link] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
+    pasted: dict[str, bytes] = field(default_factory=dict)
+    group: str = ""
     access: tuple[str, ...] | None = None
 
     def thread(self) -> Iterator[Entry]:
@@ -64,9 +68,11 @@ Reading = Iterable[Entry | Failure | Ignored]
 def gather(entries: list[Entry]) -> list[Entry]:
     """Top-level entries: a reply that stands beside its parent instead of in it is moved there.
 
-    A reply whose parent is not among them stays, as does one of a ring of replies.
+    A reply whose parent is not among them stays, as does one of a ring of replies. The first entry of a group is the
+    one that the others answer.
     """
     known: dict[str, Entry] = {}
+    _answer_first_of_group(entries)
     for top in entries:
         for entry in top.thread():
             known.setdefault(entry.id, entry)
@@ -80,6 +86,19 @@ def gather(entries: list[Entry]) -> list[Entry]:
         elif all(reply.id != entry.id for reply in parent.replies):
             parent.replies.append(entry)
     return tops
+
+
+def by_id(entry: Entry) -> tuple[int, str]:
+    """Sort key: numbers by their size, other ids behind them by their text."""
+    number = int(entry.id) if entry.id.isascii() and entry.id.isdigit() and len(entry.id) < 20 else 1 << 64
+    return number, entry.id
+
+
+def _answer_first_of_group(entries: list[Entry]) -> None:
+    first: dict[str, Entry] = {}
+    for entry in sorted(entries, key=by_id):
+        if entry.group and not entry.parent and first.setdefault(entry.group, entry) is not entry:
+            entry.parent = first[entry.group].id
 
 
 def _leads_to(entry: Entry, start: Entry, known: dict[str, Entry]) -> bool:

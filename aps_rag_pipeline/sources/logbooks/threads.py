@@ -95,8 +95,9 @@ class ThreadWriter:
         for reply in replies:
             said = attribution(reply.author, self._time(reply.created), self.context.zone)
             self._write(thread, reply, f"{said}: " if said else "")
-        for address, shown in ((a, s) for each in entry.thread() for a, s in each.files.items()):
-            self._attach(thread, entry, address, shown, -1)
+        for each in entry.thread():
+            for address, shown in each.files.items():
+                self._attach(thread, each, address, shown, -1)
         texts = "\n\n".join(each.text for each in entry.thread())
         stated = [*entry.links, *thread.links, *find_references(_without_attachments(texts))]
         if entry.parent:
@@ -138,7 +139,7 @@ class ThreadWriter:
         """Markdown with its links written out for readers: a picture by its caption, a link with its address."""
 
         def written(text: str, target: str, image: bool) -> str:
-            if _STORED.search(target):
+            if _STORED.search(target) or target in entry.files:
                 name = self._attach(thread, entry, target, text, part)
                 return f"[{'picture' if image else 'file'}: {text or name}]"
             return f"{text} ({target})" if text and text != target else target
@@ -146,28 +147,32 @@ class ThreadWriter:
         return _rewrite(block.text, written)
 
     def _attach(self, thread: Thread, entry: Entry, address: str, shown: str, part: int) -> str:
-        """Add the file at an address to the record; returns its name."""
+        """Add the file at an address to the record; returns the name that readers know it by."""
         stored = _STORED.search(address)
         name = file_name(_bare(stored.group(1)) if stored else address)
         if not name or ("://" in address and not stored):
             thread.links.append(Link("url", address, shown))
             return name or address
-        item = f"{entry.id}/{name}"
-        try:
-            data = self.attached.read(address, name, stored is not None)
-        except UnreadableError as error:
-            reason, remedy = f"{name}: {error}", error.remedy
-            failure = Failure(self.unit, item, entry.place, reason, remedy, error.permanent, thread.entry.id)
-            if all(item != known.item for known in thread.failures):
-                thread.failures.append(failure)
-            return name
-        if data is None:
-            return name
+        shown = entry.files.get(address) or shown
         known = shown if "." in shown else name
-        found = Attachment(known, media_type(name, data), self.context.blobs.put(data), part, locator=f"log {entry.id}")
+        item = f"{entry.id}/{name}"
+        if any(item == failure.item for failure in thread.failures):
+            return known
+        try:
+            data = entry.pasted.get(address) or self.attached.read(address, name, stored is not None)
+        except UnreadableError as error:
+            reason = f"{known}: {error}"
+            thread.failures.append(
+                Failure(self.unit, item, entry.place, reason, error.remedy, error.permanent, thread.entry.id)
+            )
+            return known
+        if data is None:
+            return known
+        kind = media_type(name if "." in name else known, data)
+        found = Attachment(known, kind, self.context.blobs.put(data), part, locator=f"log {entry.id}")
         if all(found.sha256 != other.sha256 for other in thread.attachments):
             thread.attachments.append(found)
-        return name
+        return known
 
     def _title(self, entry: Entry) -> str:
         if entry.title:
