@@ -44,6 +44,9 @@ LinkKind = Literal[
 ]
 #: A time among the fields is an ISO 8601 string in UTC, so that SQL can cast it and JSON can carry it.
 FieldValue = str | int | float | bool | list[str]
+#: Field of a record that went by other ids before (a renamed file, a moved page): a list of these, the newest first. A
+#: key that no record has any more resolves to the record that names its id here, and a purge of either keeps out both.
+FORMER_IDS = "former_ids"
 
 
 class Part(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -34,43 +34,11 @@ from aps_rag_pipeline.sources.base import (
 from aps_rag_pipeline.sources.checkouts import open_checkout, read_history
 from aps_rag_pipeline.sources.code import CodeFiles
 from aps_rag_pipeline.stores.blobs import BlobStore
+from tests.workshop import ADA, BEN, DAY, START, Workshop
 
-DAY = 86400
-START = int(datetime(2024, 3, 1, 12, tzinfo=UTC).timestamp())
-ADA, BEN = b"Ada Ring <ada@aps.example>", b"Ben Booster <ben@aps.example>"
 TCL = (
     b'#!/bin/sh\n# \\\nexec oagtclsh "$0" "$@"\n\n# Corrects the orbit.\nproc APSCorrectOrbit {args} {\n  puts ok\n}\n'
 )
-
-
-class Workshop:
-    """Makes commits without a git binary."""
-
-    def __init__(self, root: Path) -> None:
-        root.mkdir(parents=True)
-        self.root = root
-        self.repo = Repo.init(str(root), default_branch=b"main")
-
-    def write(self, files: dict[str, bytes]) -> None:
-        for name, data in files.items():
-            path = self.root / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
-
-    def stage(self, *names: str) -> None:
-        self.repo.get_worktree().stage(list(names))
-
-    def commit(self, files: dict[str, bytes], day: int, author: bytes = ADA, gone: tuple[str, ...] = ()) -> str:
-        self.write(files)
-        for name in gone:
-            (self.root / name).unlink()
-        self.stage(*files, *gone)
-        when = START + day * DAY
-        made = self.repo.get_worktree().commit(
-            message=b"change", author=author, committer=author, commit_timestamp=when, author_timestamp=when,
-            commit_timezone=0, author_timezone=0,
-        )  # fmt: skip
-        return made.decode()
 
 
 @pytest.fixture
@@ -210,7 +178,7 @@ def test_a_rename_keeps_history_and_names_the_old_record(tools: Workshop, tmp_pa
     found = records(list(source_of(tools.root, tmp_path).changes(None)))
     renamed = found["ops-tools/new/name.tcl"]
     assert (renamed.created_at, renamed.modified_at) == (day(0), day(7))
-    assert renamed.fields["renamed_from"] == ["mid/name.tcl", "old/name.tcl"]
+    assert renamed.fields["former_ids"] == ["ops-tools/mid/name.tcl", "ops-tools/old/name.tcl"]
     assert Link("supersedes", "ops-tools/old/name.tcl", "renamed") in renamed.links
     assert found["ops-tools/other.py"].links == ()
 

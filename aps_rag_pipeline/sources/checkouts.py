@@ -11,21 +11,12 @@ import stat
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from aps_rag_pipeline.sources.base import UnreadableError
-
-if TYPE_CHECKING:
-    from dulwich.objects import TreeEntry
-    from dulwich.repo import Repo
-    from dulwich.walk import WalkEntry
+from aps_rag_pipeline.sources.repositories.history import HISTORY_COMMITS, FileHistory, Walk
 
 log = logging.getLogger(__name__)
-
-#: Commits looked at, newest first, to find when and by whom a file was written (about 2 ms each).
-HISTORY_COMMITS = 5000
 
 
 @dataclass(frozen=True)
@@ -46,18 +37,6 @@ class Checkout:
     branch: str
     head: str
     tracked: tuple[TrackedPath, ...] = field(repr=False, compare=False)
-
-
-@dataclass(frozen=True)
-class FileHistory:
-    """What the commits tell of one file; empty values where they do not tell. `blob` is its content in HEAD."""
-
-    blob: str = ""
-    commit: str = ""
-    author: str = ""
-    modified_at: datetime | None = None
-    created_at: datetime | None = None
-    former: tuple[str, ...] = ()
 
 
 def is_checkout(folder: Path) -> bool:
@@ -138,99 +117,20 @@ def _problem(path: bytes, mode: int, skipped: bool, root: Path, inside: dict[byt
 
 def read_history(checkout: Checkout, limit: int = HISTORY_COMMITS) -> tuple[dict[bytes, FileHistory], str]:
     """One walk over the commits, newest first, following renames; and what kept it from being complete, if anything."""
+    from dulwich.objects import ObjectID
     from dulwich.repo import Repo
 
     if not checkout.head:
         return {}, "there is no commit yet"
-    walk = _Walk()
-    problem = ""
+    found: dict[bytes, FileHistory] = {}
     try:
         with closing(Repo(str(checkout.root))) as repo:
-            walk.start(repo)
-            problem = walk.run(repo, limit)
+            walk = Walk(repo, ObjectID(checkout.head.encode()))
+            problem = walk.run(limit)
+            found = walk.result()
     except Exception as error:
-        # A clone without all trees, or a damaged object: the files themselves are still there to be read.
-        problem = f"the history breaks off ({type(error).__name__}: {error})"
+        # A damaged object: the files themselves are still there to be read.
+        problem = f"the history cannot be read ({type(error).__name__}: {error})"
     if problem:
         log.warning("%s: %s; times of older files are those on disk", checkout.root, problem)
-    return walk.result(), problem
-
-
-class _Walk:
-    """The state of a walk: the name by which each file of HEAD goes at the point reached, and what is known of it."""
-
-    def __init__(self) -> None:
-        self.blobs: dict[bytes, str] = {}
-        self.current: dict[bytes, bytes] = {}  # name at this point of the history -> name in HEAD
-        self.latest: dict[bytes, tuple[str, str, datetime | None]] = {}
-        self.created: dict[bytes, datetime | None] = {}
-        self.former: dict[bytes, list[str]] = {}
-
-    def start(self, repo: Repo) -> None:
-        from dulwich.object_store import iter_tree_contents
-        from dulwich.objects import Commit
-
-        commit = repo[repo.head()]
-        if not isinstance(commit, Commit):
-            raise ValueError("HEAD is no commit")
-        for item in iter_tree_contents(repo.object_store, commit.tree):
-            self.blobs[item.path] = item.sha.decode("ascii")
-        self.current = {path: path for path in self.blobs}
-
-    def run(self, repo: Repo, limit: int) -> str:
-        from dulwich.diff_tree import RenameDetector
-
-        cut = repo.get_shallow()
-        walker = repo.get_walker(max_entries=limit, rename_detector=RenameDetector(repo.object_store, max_files=64))
-        walked = 0
-        for entry in walker:
-            if not self.current:
-                return ""
-            if entry.commit.id in cut:
-                return "the clone is shallow"
-            self._commit(entry)
-            walked += 1
-        return f"only the newest {limit} commits were looked at" if walked >= limit and self.current else ""
-
-    def _commit(self, entry: WalkEntry) -> None:
-        commit = entry.commit
-        when = _moment(commit.author_time)
-        author = commit.author.decode("utf-8", "replace").split("<")[0].strip()
-        for each in entry.changes():
-            # Of a merge, only what differs from all its parents was written in it.
-            change = each[0] if isinstance(each, list) else each
-            if change is None:
-                continue
-            new, old = _path(change.new), _path(change.old)
-            final = self.current.get(new) if new is not None else None
-            if final is None or new is None:
-                continue
-            self.latest.setdefault(final, (commit.id.decode("ascii"), author, when))
-            if len(commit.parents) > 1 or change.type not in ("add", "copy", "rename"):
-                continue
-            del self.current[new]
-            if change.type == "rename" and old is not None:
-                self.former.setdefault(final, []).append(old.decode("utf-8", "backslashreplace"))
-                self.current.setdefault(old, final)
-            else:
-                self.created[final] = when
-
-    def result(self) -> dict[bytes, FileHistory]:
-        found = {}
-        for path, blob in self.blobs.items():
-            commit, author, modified = self.latest.get(path, ("", "", None))
-            former = tuple(self.former.get(path, ()))
-            found[path] = FileHistory(blob, commit, author, modified, self.created.get(path), former)
-        return found
-
-
-def _path(entry: TreeEntry | None) -> bytes | None:
-    return None if entry is None else entry.path
-
-
-def _moment(seconds: int) -> datetime | None:
-    """A commit's time; damaged ones are out of any calendar."""
-    try:
-        return datetime.fromtimestamp(seconds, UTC)
-    except (OverflowError, ValueError, OSError):
-        return None
+    return found, problem

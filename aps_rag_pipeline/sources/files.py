@@ -196,10 +196,10 @@ class FileSource(Source):
         found.files.append(FileEntry(path, name, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns))
 
     def _wanted(self, name: str) -> bool:
-        return _matches(name, self.feed.include or self.patterns) and not self._excluded(name)
+        return matches(name, self.feed.include or self.patterns) and not self._excluded(name)
 
     def _excluded(self, name: str) -> bool:
-        return _matches(name, self.feed.exclude)
+        return matches(name, self.feed.exclude)
 
     # reading
 
@@ -265,7 +265,8 @@ def printable(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+def matches(name: str, patterns: tuple[str, ...]) -> bool:
+    """Whether a path, or its last part, fits one of the glob patterns; letter case does not matter."""
     base, whole = name.rsplit("/", 1)[-1].lower(), name.lower()
     return any(fnmatch.fnmatch(base, p.lower()) or fnmatch.fnmatch(whole, p.lower()) for p in patterns)
 
