@@ -1,0 +1,1 @@
+"""Oracle WebCenter Content (once Stellent, later UCM): controlled documents over its `idcplg` service."""
