@@ -7,6 +7,7 @@ from pathlib import Path
 
 from aps_rag_pipeline.content.text import decode
 from aps_rag_pipeline.sources.base import Failure, FeedError, Found, Ignored, Source, UnreadableError, Upsert
+from aps_rag_pipeline.sources.belylive.scan import BelyRest
 from aps_rag_pipeline.sources.files import FileEntry, Listing, Unit
 from aps_rag_pipeline.sources.jsonfiles import JsonFileSource, mapping, read_json
 from aps_rag_pipeline.sources.logbooks.dialects import SHAPES, read_values
@@ -118,4 +119,4 @@ def _base(name: str) -> str:
     return Path(name).name
 
 
-FORMS: dict[str, type[Source]] = {"files": BelyFiles}
+FORMS: dict[str, type[Source]] = {"files": BelyFiles, "rest": BelyRest}

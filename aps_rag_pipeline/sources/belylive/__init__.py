@@ -1,0 +1,1 @@
+"""BELY as a service: its REST interface, and the events that it sends."""
