@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -181,6 +181,9 @@ class Channel:
         found: dict[str, list[Message]] = {}
         for message in self.messages.values():
             found.setdefault(self.root_of(message), []).append(message)
-        for messages in found.values():
-            messages.sort(key=lambda message: (message.created or _NEVER, message.id))
-        return found
+        return {root: in_order(messages) for root, messages in found.items()}
+
+
+def in_order(messages: Iterable[Message]) -> list[Message]:
+    """Messages in order of time, those without one first."""
+    return sorted(messages, key=lambda message: (message.created or _NEVER, message.id))

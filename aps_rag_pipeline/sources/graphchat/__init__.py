@@ -1,0 +1,1 @@
+"""Teams channels over Microsoft Graph: signing in, asking, listing threads, and telling which of them moved."""
