@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import quote, unquote
 
 from aps_rag_pipeline.content.assembly import Picture
@@ -41,14 +42,57 @@ def page_id(name: str) -> str:
     return stem if ending.lower() in MARKUPS else name
 
 
+class Shelf(Protocol):
+    """Where the pages and pictures of a wiki lie."""
+
+    def first_page(self, candidates: Iterable[str]) -> str:
+        """The first id that is a page's; empty where none is."""
+        ...
+
+    def picture(self, address: str, places: Iterator[str]) -> Picture | None:
+        """The picture at the first place that holds one. `address` is what the page says."""
+        ...
+
+
 @dataclass(frozen=True)
-class PageLinks:
-    """Resolves addresses in one page. `name` is the page's path below `root`."""
+class Folder:
+    """A shelf of files."""
 
     root: Path
+    context: SourceContext
+
+    def first_page(self, candidates: Iterable[str]) -> str:
+        for candidate in candidates:
+            names = (self.root / f"{candidate}{ending}" for ending in MARKUPS)
+            if candidate and companion(self.root, names) is not None:
+                return candidate
+        return ""
+
+    def picture(self, address: str, places: Iterator[str]) -> Picture | None:
+        if "://" in address or "\x00" in address:
+            return None
+        path = companion(self.root, (self.root / place for place in places))
+        if path is None:
+            return None
+        try:
+            data = read_companion(path, self.context)
+        except UnreadableError:
+            return None  # the page is worth having without it
+        kind = media_type(path.name, data)
+        return Picture(path.name, data, kind) if kind.startswith("image/") else None
+
+
+@dataclass(frozen=True)
+class PageLinks:
+    """Resolves addresses in one page. `name` is the page's path on the shelf.
+
+    Where pages are called by title and not by path, `titled` gives the id of the page that a title names.
+    """
+
+    shelf: Shelf
     name: str
     markup: str
-    context: SourceContext
+    titled: Callable[[str], str] | None = None
 
     def link(self, target: Target) -> Link | None:
         """A typed link; None for a place inside the page itself."""
@@ -66,19 +110,9 @@ class PageLinks:
         return self._relative(path, target.text) if path else None
 
     def find_picture(self, address: str) -> Picture | None:
-        """The picture behind an address, where it lies in the wiki's folder."""
-        address = address.removeprefix("media:") if self.markup in ("dokuwiki", "mediawiki") else address
-        if "://" in address or "\x00" in address:
-            return None
-        path = companion(self.root, (self.root / place for place in self._media_places(address)))
-        if path is None:
-            return None
-        try:
-            data = read_companion(path, self.context)
-        except UnreadableError:
-            return None  # the page is worth having without it
-        kind = media_type(path.name, data)
-        return Picture(path.name, data, kind) if kind.startswith("image/") else None
+        """The picture behind an address, where the wiki itself holds it."""
+        address = address.removeprefix("media:") if self.markup not in ("html", "markdown", "rest") else address
+        return self.shelf.picture(address, self._media_places(address))
 
     @property
     def _folder(self) -> str:
@@ -90,7 +124,7 @@ class PageLinks:
         if ending.lower() in MARKUPS:
             return self._page([page_id(place) for place in places], text)
         pages = [found for place in places for found in (place, f"{place}/index", f"{place}/README")]
-        if self._existing(pages) or not ending:
+        if self.shelf.first_page(pages) or not ending:
             return self._page(pages, text)
         return Link("file", places[0] if places else path, text)
 
@@ -110,17 +144,13 @@ class PageLinks:
         """A link to the first candidate that exists, else to the first: a page that is still to be written."""
         if not candidates:
             return None
-        return Link("wiki", self._existing(candidates) or candidates[0], text)
-
-    def _existing(self, candidates: list[str]) -> str:
-        for candidate in candidates:
-            names = (self.root / f"{candidate}{ending}" for ending in MARKUPS)
-            if candidate and companion(self.root, names) is not None:
-                return candidate
-        return ""
+        return Link("wiki", self.shelf.first_page(candidates) or candidates[0], text)
 
     def _named_pages(self, target: str) -> list[str]:
         target = target.strip()
+        if self.titled is not None:
+            named = self.titled(target)
+            return [named] if named else []
         if self.markup == "dokuwiki":
             return self._dokuwiki_pages(target)
         if self.markup == "mediawiki":
