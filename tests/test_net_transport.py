@@ -190,6 +190,16 @@ def test_certificates_are_verified(tmp_path):
         assert ask(server, network=QUICK.model_copy(update={"ca_bundle": bundle}))
 
 
+def test_certificates_are_read_only_where_one_is_verified(server, monkeypatch):
+    def refuse(network):
+        raise OutageError("certificates were read")
+
+    monkeypatch.setattr(transport_module, "_trust", refuse)
+    assert ask(server)["path"] == "/json"
+    with Http(QUICK) as http, pytest.raises(OutageError, match="certificates were read"):
+        http.json(server.url.replace("http:", "https:"))
+
+
 def test_a_proxy_is_used_for_everything_but_loopback(server, monkeypatch):
     network = QUICK.model_copy(update={"proxy": server.url})
     assert ask(server, network=network)["path"] == "/json"

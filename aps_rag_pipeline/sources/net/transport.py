@@ -81,7 +81,7 @@ class PoliteTransport(httpx.BaseTransport):
         self._again = again
         self._fixed = inner
         self._sleep = sleep
-        self._direct: dict[str, httpx.BaseTransport] = {}
+        self._direct: dict[tuple[str, str], httpx.BaseTransport] = {}
         self._lock = threading.Lock()
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
@@ -200,12 +200,15 @@ class PoliteTransport(httpx.BaseTransport):
         if self._fixed is not None:
             return self._fixed
         proxy = self._proxy(url)
+        # Reading all trusted certificates takes longer than many an answer: only where one is to be verified.
+        place = (url.scheme if not proxy else "", proxy)
         with self._lock:
-            if proxy not in self._direct:
-                self._direct[proxy] = httpx.HTTPTransport(
-                    verify=_trust(self._network), proxy=proxy or None, limits=httpx.Limits(max_connections=64)
+            if place not in self._direct:
+                verify = place != ("http", "") and _trust(self._network)
+                self._direct[place] = httpx.HTTPTransport(
+                    verify=verify, proxy=proxy or None, limits=httpx.Limits(max_connections=64)
                 )
-            return self._direct[proxy]
+            return self._direct[place]
 
     def _proxy(self, url: httpx.URL) -> str:
         if _is_loopback(url.host):
