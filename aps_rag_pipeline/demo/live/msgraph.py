@@ -135,6 +135,7 @@ _RULES = [
         )
     ),
 ]
+_ROUTES = Map(_RULES, strict_slashes=False)
 
 
 class Server:
@@ -147,7 +148,6 @@ class Server:
         self.signed_in = 0
         #: How many replies come along with their message; Graph gives a thousand.
         self.most_replies = MOST_REPLIES
-        self._map = Map(_RULES, strict_slashes=False)
 
     @classmethod
     def of_folder(cls, folder: Path) -> Server:
@@ -157,7 +157,7 @@ class Server:
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         request = Request(environ)
         try:
-            endpoint, values = self._map.bind_to_environ(environ).match()
+            endpoint, values = _ROUTES.bind_to_environ(environ).match()
             if endpoint not in ("discovery", "token"):
                 self._admit(request)
             response: Response = getattr(self, f"_{endpoint}")(request, **values)
