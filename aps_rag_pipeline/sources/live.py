@@ -148,8 +148,8 @@ class LiveSource(Source, Generic[U]):
         with closing(self.scan(Memory())) as scan:
             lines = []
             for found in scan.units():
-                if isinstance(found, Failure):
-                    return None
+                if isinstance(found, Failure) or (isinstance(found, Listed) and not found.state):
+                    return None  # what is unknown may have moved
                 if isinstance(found, Listed):
                     lines.append(f"{found.name}|{found.state}")
         return digest(*sorted(lines))
