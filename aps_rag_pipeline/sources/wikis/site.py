@@ -13,7 +13,7 @@ import httpx
 from aps_rag_pipeline.settings import Feed, Network
 from aps_rag_pipeline.sources.base import UnreadableError
 from aps_rag_pipeline.sources.net.bridges import polite_session
-from aps_rag_pipeline.sources.net.errors import OutageError, RefusedError
+from aps_rag_pipeline.sources.net.errors import GoneError, OutageError, RefusedError
 from aps_rag_pipeline.sources.net.http import answered, parse_json
 from aps_rag_pipeline.sources.net.transport import PoliteTransport
 
@@ -134,9 +134,7 @@ class Site:
         except errors.MwClientError as error:
             raise OutageError(f"{self.api}: {error}; is `url` the address of api.php?") from error
         except requests.HTTPError as error:
-            if error.response is not None:
-                answered(_as_httpx(error.response))
-            raise OutageError(f"{self.api}: {error}") from error
+            raise self._status(error) from error
         except requests.RequestException as error:
             raise OutageError(f"{self.api}: {error}; mend `url`") from error
         except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -144,6 +142,17 @@ class Site:
                 f"{self.api}: a reply of an unexpected shape ({type(error).__name__}: {error}); is `url` the address "
                 "of a MediaWiki's api.php?"
             ) from error
+
+    def _status(self, error: requests.HTTPError) -> OutageError:
+        try:
+            if error.response is not None:
+                answered(_as_httpx(error.response))
+        except GoneError as gone:
+            # The API itself is not there: that says nothing about the page it was asked for.
+            return OutageError(f"{gone}; is `url` the address of api.php?")
+        except OutageError as outage:
+            return outage
+        return OutageError(f"{self.api}: {error}")
 
     def _refusal(self, code: str, said: str) -> OutageError:
         if code in _REFUSED:

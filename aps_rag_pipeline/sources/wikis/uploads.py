@@ -10,7 +10,7 @@ from aps_rag_pipeline.content.assembly import Picture
 from aps_rag_pipeline.sources.base import Failure, SourceContext, UnreadableError
 from aps_rag_pipeline.sources.companions import media_type
 from aps_rag_pipeline.sources.live import Memory
-from aps_rag_pipeline.sources.net.errors import GoneError, OutageError
+from aps_rag_pipeline.sources.net.errors import OutageError
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,6 @@ class LiveShelf:
         try:
             upload = self.find(address)
             return None if upload is None else self._fetched(upload)
-        except GoneError:
-            return None
         except OutageError as error:
             self._failed(address, str(error), "it is asked for again with the next sync", False)
         except UnreadableError as error:
