@@ -9,7 +9,7 @@ RUN    := $(BIN)/aps-rag
 export DAGSTER_DISABLE_TELEMETRY = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo ui test test-all lint format lock clean
+.PHONY: help install demo ui test test-all torture lint format lock clean
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -36,6 +36,9 @@ test: $(STAMP)  ## the tests, in minutes
 
 test-all: $(STAMP)  ## the tests with the long ones
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+torture: $(STAMP)  ## ten thousand random histories of live services under faults, an hour or so
+	APS_RAG_HISTORIES=$(or $(HISTORIES),10000) $(BIN)/python -m pytest -n 2 --dist worksteal tests/test_live_histories.py
 
 lint: $(STAMP)  ## style and types
 	$(BIN)/ruff check .
