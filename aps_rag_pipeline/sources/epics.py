@@ -11,6 +11,7 @@ from aps_rag_pipeline.content.tables import TABLE_PATTERNS, Row, Wanted, cell_te
 from aps_rag_pipeline.content.text import decode, is_binary
 from aps_rag_pipeline.sources.base import Failure, Found, Ignored, Source, UnreadableError, Upsert
 from aps_rag_pipeline.sources.files import FileEntry, FileSource, Unit
+from aps_rag_pipeline.sources.pvs.archiver import ArchiverPvs
 from aps_rag_pipeline.sources.pvs.model import MAX_NAME, Pv, link_target, name_words, pv_of_fields, pv_record, typed
 from aps_rag_pipeline.sources.tabular import check_headings, labels
 
@@ -179,4 +180,4 @@ def _pv_of(record: DbRecord, place: str) -> Pv:
     return pv
 
 
-FORMS: dict[str, type[Source]] = {"files": EpicsFiles}
+FORMS: dict[str, type[Source]] = {"files": EpicsFiles, "archiver": ArchiverPvs}
