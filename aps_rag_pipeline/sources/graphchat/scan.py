@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -23,6 +24,8 @@ from aps_rag_pipeline.sources.net.errors import GoneError, OutageError, RefusedE
 
 #: Channels that are listed at a time; the requests of a host are bounded by `network.concurrency` anyway.
 _CHANNELS_AT_A_TIME = 4
+#: So many times network.deadline_s may be lost to channels that do not come before the rest waits for the next sync.
+_PATIENCE = 3
 _PERMISSION = "give the app ChannelMessage.Read.All, or have the team's owner consent to it for this team"
 
 
@@ -57,6 +60,7 @@ class GraphScan(Scan[ThreadUnit]):
         #: By the unit of a channel: message id -> first message of its thread -> id of the record.
         self._roots: dict[str, dict[str, str]] = {}
         self._ids: dict[str, dict[str, str]] = {}
+        self._lost_s = 0.0
 
     def close(self) -> None:
         self.loop.run(self.client.close())
@@ -167,10 +171,21 @@ class GraphScan(Scan[ThreadUnit]):
         """Listings under way, some channels ahead of the one that is looked at."""
         ahead: deque[tuple[Room, Future[dict[str, Told]]]] = deque()
         for room in rooms:
-            ahead.append((room, self.loop.start(find_threads(self.client, room))))
+            ahead.append((room, self.loop.start(self._threads(room))))
             if len(ahead) == _CHANNELS_AT_A_TIME:
                 yield ahead.popleft()
         yield from ahead
+
+    async def _threads(self, room: Room) -> dict[str, Told]:
+        deadline = self.context.network.deadline_s
+        if self._lost_s > _PATIENCE * deadline:
+            raise OutageError("it was not asked for, since too much time went to channels that did not come")
+        started = time.monotonic()
+        try:
+            return await find_threads(self.client, room)
+        except OutageError:
+            self._lost_s += (time.monotonic() - started) / _CHANNELS_AT_A_TIME
+            raise
 
     def _named(
         self,
