@@ -1,15 +1,16 @@
-"""Downtime and other operational events from tables: one record a row."""
+"""Downtime and other operational events from tables and databases: one record a row."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
 from aps_rag_pipeline.sources.base import Source
-from aps_rag_pipeline.sources.tabular import TableSource
+from aps_rag_pipeline.sources.database import DatabaseSource
+from aps_rag_pipeline.sources.tabular import RowSource, TableSource
 
 
-class DowntimeFiles(TableSource):
-    """CSV, TSV, XLSX and XLS exports of a downtime database.
+class DowntimeEvents(RowSource):
+    """The columns of downtime records.
 
     An event is dated by its entry time, and by its start where the table has no entry time.
     """
@@ -43,4 +44,12 @@ class DowntimeFiles(TableSource):
     relations: ClassVar[dict[str, str]] = {"log_entries": "BELY", "work_requests": "WRQ", "pvs": "PV"}
 
 
-FORMS: dict[str, type[Source]] = {"files": DowntimeFiles}
+class DowntimeFiles(DowntimeEvents, TableSource):
+    """CSV, TSV, XLSX and XLS exports of a downtime database."""
+
+
+class DowntimeDatabase(DowntimeEvents, DatabaseSource):
+    """Rows of a downtime database, asked with SQL."""
+
+
+FORMS: dict[str, type[Source]] = {"files": DowntimeFiles, "sql": DowntimeDatabase}

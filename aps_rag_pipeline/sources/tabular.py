@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import date, datetime, time, timedelta
 from typing import ClassVar
 
@@ -13,7 +13,6 @@ from aps_rag_pipeline.content.tables import (
     TABLE_PATTERNS,
     Cell,
     Row,
-    Table,
     Wanted,
     cell_text,
     head_of,
@@ -22,11 +21,11 @@ from aps_rag_pipeline.content.tables import (
     slug,
 )
 from aps_rag_pipeline.records import KEY_PREFIX, FieldValue, Link, Part, Record
-from aps_rag_pipeline.sources.base import Failure, FeedError, Found, Ignored, UnreadableError, Upsert
+from aps_rag_pipeline.sources.base import Failure, FeedError, Found, Ignored, Source, UnreadableError, Upsert
 from aps_rag_pipeline.sources.files import FileEntry, FileSource, Unit
 
 _CHECKED_FILES = 50
-_MAX_ID = 200
+MAX_ID = 200
 _MAX_TITLE = 160
 #: A cell longer than this is prose of its own, not a value to filter by.
 _MAX_VALUE = 300
@@ -37,13 +36,12 @@ _MARKUP = re.compile(r"</[a-z][a-z0-9]*\s*>|<(?:br|p|hr)\s*/?>|&(?:nbsp|amp|lt|g
 _DATED = re.compile(r"date|time", re.IGNORECASE)
 
 
-class TableSource(FileSource):
-    """Reads CSV, TSV, XLSX and XLS files with one item a row. Subclasses declare their columns.
+class RowSource(Source):
+    """A source whose items are rows, wherever they come from. Subclasses declare its columns.
 
     Columns that nobody asked for are kept as fields under a slug of their heading; long text in them becomes a part.
     """
 
-    patterns: ClassVar[tuple[str, ...]] = TABLE_PATTERNS
     #: Our names of columns -> headings by which they are recognised besides the name itself.
     columns: ClassVar[dict[str, tuple[str, ...]]]
     #: Columns of free text -> the title of the part that each becomes.
@@ -62,6 +60,25 @@ class TableSource(FileSource):
     def wanted(self) -> Wanted:
         return Wanted(self.feed.columns, self.columns, ("id",))
 
+    def change(self, unit: str, columns: Mapping[str, str], row: Row) -> Upsert | Failure:
+        """A row as a record, or why it is none. `columns`: our names -> the headings that were found for them."""
+        record_id = id_text(row.values.get("id", ""))
+        if row.problem:
+            return Failure(unit, row.place, row.place, row.problem, "mend the row's quoting", True, record_id[:MAX_ID])
+        if not record_id:
+            reason = f'no id: the column "{columns["id"]}" is blank'
+            return Failure(unit, row.place, row.place, reason, "give the row an id", True)
+        if len(record_id) > MAX_ID:
+            reason = f'the column "{columns["id"]}" holds {len(record_id)} characters, which is no id'
+            return Failure(unit, row.place, row.place, reason, "mend `columns` of the feed", True)
+        return Upsert(_RowReader(self, columns, row).record(record_id), unit, row.place)
+
+
+class TableSource(RowSource, FileSource):
+    """Reads CSV, TSV, XLSX and XLS files with one item a row."""
+
+    patterns: ClassVar[tuple[str, ...]] = TABLE_PATTERNS
+
     def read(self, unit: Unit) -> Iterator[Upsert | Failure | Ignored]:
         seen: dict[str, Upsert] = {}
         for entry in unit.files:
@@ -73,25 +90,17 @@ class TableSource(FileSource):
                     yield table
                     continue
                 for row in table.rows:
-                    yield first_of(seen, self._change(unit, table, row))
+                    yield first_of(seen, self.change(unit.name, table.columns, row))
 
     def check(self) -> Found:
         found = super().check()
         return Found(found.units, found.detail + check_headings(self, self.wanted, self.listing().files))
 
-    def _change(self, unit: Unit, table: Table, row: Row) -> Upsert | Failure:
-        record_id = " ".join(cell_text(row.values.get("id", "")).split())
-        if row.problem:
-            return Failure(
-                unit.name, row.place, row.place, row.problem, "mend the row's quoting", True, record_id[:_MAX_ID]
-            )
-        if record_id.casefold() in _NOTHING or not record_id:
-            reason = f'no id: the column "{table.columns["id"]}" is blank'
-            return Failure(unit.name, row.place, row.place, reason, "give the row an id", True)
-        if len(record_id) > _MAX_ID:
-            reason = f'the column "{table.columns["id"]}" holds {len(record_id)} characters, which is no id'
-            return Failure(unit.name, row.place, row.place, reason, "mend `columns` of the feed", True)
-        return Upsert(_RowReader(self, table, row).record(record_id), unit.name, row.place)
+
+def id_text(cell: Cell) -> str:
+    """The id that a cell states, empty where it states none."""
+    stated = " ".join(cell_text(cell).split())
+    return "" if stated.casefold() in _NOTHING else stated
 
 
 def check_headings(source: FileSource, wanted: Wanted, files: list[FileEntry]) -> str:
@@ -137,9 +146,9 @@ def first_of(seen: dict[str, Upsert], change: Upsert | Failure) -> Upsert | Fail
 class _RowReader:
     """One row on its way to a record."""
 
-    def __init__(self, source: TableSource, table: Table, row: Row) -> None:
+    def __init__(self, source: RowSource, columns: Mapping[str, str], row: Row) -> None:
         self.source = source
-        self.table = table
+        self.columns = columns
         self.row = row
         self.zone = source.context.zone
         self.order = source.feed.date_order
@@ -154,7 +163,7 @@ class _RowReader:
         self._duration()
         for name in source.columns:
             if name in values and name not in self._special:
-                self._field(name, self.table.columns[name], values[name])
+                self._field(name, self.columns[name], values[name])
         for name, prefix in source.relations.items():
             self._relation(name, prefix)
         parts += [part for heading, cell in self.row.others.items() if (part := self._other(heading, cell))]
@@ -206,7 +215,7 @@ class _RowReader:
         elif name not in ("created", "updated"):
             self.fields[name] = iso_utc(moment)
         if name != "updated":  # a re-save that moves it changes no word
-            self._detail(self.table.columns[name], cell)
+            self._detail(self.columns[name], cell)
         return moment
 
     def _duration(self) -> None:
@@ -214,7 +223,7 @@ class _RowReader:
         cell = self.row.values.get("duration")
         seconds = None
         if cell is not None:
-            heading = self.table.columns["duration"]
+            heading = self.columns["duration"]
             unit = unit_seconds(heading) or unit_seconds(str(self.source.feed.options.get("duration_unit", "")))
             seconds = parse_duration(cell, unit)
             if seconds is None:
@@ -295,10 +304,10 @@ class _RowReader:
         if ids:
             self.fields[name] = ids
         self._link(*(related_link(token, prefix) for token in ids))
-        self._detail(self.table.columns[name], cell)
+        self._detail(self.columns[name], cell)
 
     def _access(self) -> tuple[str, ...]:
-        if "access" not in self.table.columns:
+        if "access" not in self.columns:
             return self.source.feed.access
         # A label that is due and cannot be read admits nobody.
         cell = self.row.values.get("access")

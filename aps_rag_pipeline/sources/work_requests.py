@@ -1,15 +1,16 @@
-"""Work requests from tables: one record a row."""
+"""Work requests from tables and databases: one record a row."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
 from aps_rag_pipeline.sources.base import Source
-from aps_rag_pipeline.sources.tabular import TableSource
+from aps_rag_pipeline.sources.database import DatabaseSource
+from aps_rag_pipeline.sources.tabular import RowSource, TableSource
 
 
-class WorkRequestFiles(TableSource):
-    """CSV, TSV, XLSX and XLS exports of a work-request system."""
+class WorkRequests(RowSource):
+    """The columns of work requests."""
 
     key = "work_requests"
     columns: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -36,4 +37,12 @@ class WorkRequestFiles(TableSource):
     relations: ClassVar[dict[str, str]] = {"related": "WRQ"}
 
 
-FORMS: dict[str, type[Source]] = {"files": WorkRequestFiles}
+class WorkRequestFiles(WorkRequests, TableSource):
+    """CSV, TSV, XLSX and XLS exports of a work-request system."""
+
+
+class WorkRequestDatabase(WorkRequests, DatabaseSource):
+    """Rows of a work-request system, asked with SQL."""
+
+
+FORMS: dict[str, type[Source]] = {"files": WorkRequestFiles, "sql": WorkRequestDatabase}
