@@ -12,40 +12,48 @@ from aps_rag_pipeline.sources.files import FileEntry, Listing, Unit
 from aps_rag_pipeline.sources.jsonfiles import JsonFileSource, mapping, read_json
 from aps_rag_pipeline.sources.logbooks.dialects import SHAPES, read_values
 from aps_rag_pipeline.sources.logbooks.dump import Dump, read_dump
+from aps_rag_pipeline.sources.logbooks.elog import Naming, is_elog, read_elog
 from aps_rag_pipeline.sources.logbooks.events import is_event_capture, read_events
 from aps_rag_pipeline.sources.logbooks.model import Reading
 from aps_rag_pipeline.sources.logbooks.threads import FilesBeside, ThreadWriter
 from aps_rag_pipeline.sources.logbooks.transcript import META, Mission, is_transcript, read_transcript
 from aps_rag_pipeline.sources.logbooks.units import unit_records
+from aps_rag_pipeline.sources.logbooks_live.elog import Elog
+from aps_rag_pipeline.sources.logbooks_live.jsonlog import JsonLog
+from aps_rag_pipeline.sources.logbooks_live.olog import Olog
 
-EVENTS, DUMP, TRANSCRIPT = "mqtt", "sql", "spacelog"
-DIALECTS = (*SHAPES, EVENTS, DUMP, TRANSCRIPT)
+EVENTS, DUMP, TRANSCRIPT, ELOG = "mqtt", "sql", "spacelog", "elog"
+DIALECTS = (*SHAPES, EVENTS, DUMP, TRANSCRIPT, ELOG)
+#: Endings of files that are one unit with those beside them: a dump in pieces, a log book's days.
+_TOGETHER = (".sql", ".log", ".elog")
 
 
 class BelyFiles(JsonFileSource):
     """A folder of log book exports.
 
     The form of a file is found from its content; `options.dialect` (one of `DIALECTS`) settles it for the whole feed.
-    The .sql files of a folder are one dump and one unit; any other file is a unit of its own, a transcript together
-    with the description beside it.
+    The .sql files of a folder are one dump and one unit, and so are the data files of an ELOG log book, whose replies
+    may stand in another day's file; any other file is a unit of its own, a transcript together with the description
+    beside it.
     """
 
     key = "bely"
-    version = 1
-    patterns = ("*.json", "*.jsonl", "*.ndjson", "*.sql")
+    version = 2
+    patterns = ("*.json", "*.jsonl", "*.ndjson", "*.sql", "*.log", "*.elog", "*.xml")
 
     def units(self, listing: Listing) -> Iterator[Unit]:
-        dumps: dict[str, list[FileEntry]] = {}
+        together: dict[str, list[FileEntry]] = {}
         metas = {_folder(entry.name): entry for entry in listing.files if _base(entry.name) == META}
         for entry in listing.files:
-            if entry.name.lower().endswith(".sql"):
-                dumps.setdefault(_folder(entry.name), []).append(entry)
+            ending = next((e for e in _TOGETHER if entry.name.lower().endswith(e)), "")
+            if ending:
+                together.setdefault(f"{_folder(entry.name)}*{ending}", []).append(entry)
             elif _base(entry.name) == META or "." in _base(entry.name) or _folder(entry.name) not in metas:
                 yield Unit(entry.name, (entry,))
             else:
                 yield Unit(entry.name, (entry, metas[_folder(entry.name)]))
-        for folder, entries in dumps.items():
-            yield Unit(f"{folder}*.sql", tuple(entries))
+        for name, entries in together.items():
+            yield Unit(name, tuple(entries))
 
     def check(self) -> Found:
         self._dialect()
@@ -56,6 +64,9 @@ class BelyFiles(JsonFileSource):
         first = unit.files[0]
         if first.name.lower().endswith(".sql"):
             yield from self._records(self._dump(unit), unit)
+            return
+        if first.name.lower().endswith((".log", ".elog", ".xml")):
+            yield from self._records(self._elog(unit), unit)
             return
         if _base(first.name) == META:
             yield Ignored(first.name, "it describes the transcripts beside it")
@@ -96,6 +107,15 @@ class BelyFiles(JsonFileSource):
             yield from dump.add(self._text(entry), entry.name)
         yield from read_dump(dump, unit.name)
 
+    def _elog(self, unit: Unit) -> Reading:
+        naming = Naming.of(self.feed.options)
+        for entry in unit.files:
+            text = self._text(entry)
+            if is_elog(text):
+                yield from read_elog(text, unit.name, entry.name, naming)
+            else:
+                yield Ignored(entry.name, "neither a data file nor an export of ELOG")
+
     def _mission(self, unit: Unit) -> Mission:
         for entry in unit.files[1:]:
             found = read_json(self._text(entry), entry.name)
@@ -119,4 +139,4 @@ def _base(name: str) -> str:
     return Path(name).name
 
 
-FORMS: dict[str, type[Source]] = {"files": BelyFiles, "rest": BelyRest}
+FORMS: dict[str, type[Source]] = {"files": BelyFiles, "rest": BelyRest, "olog": Olog, "elog": Elog, "json": JsonLog}

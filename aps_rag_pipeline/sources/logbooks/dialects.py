@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from aps_rag_pipeline.content.text import clean
 from aps_rag_pipeline.records import FieldValue, Link
 from aps_rag_pipeline.sources.base import Failure, Ignored
 from aps_rag_pipeline.sources.jsonfiles import JsonObject, Value, at, labels, mapping, sequence, string
+from aps_rag_pipeline.sources.logbooks import olog
 from aps_rag_pipeline.sources.logbooks.model import Document, Entry, Reading
+from aps_rag_pipeline.sources.logbooks.pasted import take_pasted
 
 
 @dataclass(frozen=True)
 class Shape:
     """Where one dialect keeps what an entry says. A path is dotted; `a|b` is the first of the two that says something.
 
-    `marks` are the keys that tell an entry of this dialect; `fields` maps our field names to paths.
+    `marks` are the keys that tell an entry of this dialect; `fields` maps our field names to paths, and what stands at
+    `more` is fields as it is. `plain` turns an entry of a less regular form into the keys that the paths name.
     """
 
     marks: tuple[str, ...]
@@ -32,7 +35,11 @@ class Shape:
     parent: str = ""
     replies: str = ""
     related: str = ""
+    group: str = ""
+    state: str = ""
     files: str = "attachments"
+    more: str = ""
+    plain: Callable[[JsonObject], JsonObject] | None = None
     fields: dict[str, str] = field(default_factory=dict)
 
 
@@ -79,6 +86,21 @@ SHAPES: dict[str, Shape] = {
         related="linkedto",
         fields={"category": "category", "tag": "tag", "level": "level"},
     ),
+    "olog": Shape(
+        marks=("createdDate", "owner"),
+        id="id",
+        text="text",
+        author="author",
+        created="created",
+        title="title",
+        modified="modified",
+        event="event",
+        group="group",
+        state="state",
+        more="properties",
+        plain=olog.plain,
+        fields={"logbook": "logbook", "tags": "tags", "level": "level"},
+    ),
     "generic": Shape(
         marks=("text",),
         id="id|entry_id",
@@ -92,6 +114,8 @@ SHAPES: dict[str, Shape] = {
     ),
 }
 
+#: Where entries keep their ids, whatever their shape.
+_IDS = "id|logId|lognumber|ID|entry_id"
 #: Values by which exports say "none".
 _NOTHING = ("", "0")
 #: Fields that hold several values, parted by commas where they are one text.
@@ -116,6 +140,8 @@ def _value(value: object, place: str, unit: str, dialect: str | None) -> Reading
         yield from _bundle(item, place, unit)
     elif isinstance(item.get("entries"), list):
         yield from _value(item["entries"], f"{place}: entries", unit, dialect)
+    elif isinstance(item.get("logs"), list):
+        yield from _value(item["logs"], f"{place}: logs", unit, dialect)
     elif isinstance(item.get("data"), dict):
         yield from _value(item["data"], place, unit, dialect)
     elif "logEntryResults" in item or "documentResults" in item:
@@ -156,18 +182,26 @@ def _document(bundle: JsonObject) -> Document:
 
 
 def _entry(item: JsonObject, place: str, unit: str, dialect: str | None, document: Document) -> Reading:
-    shape = SHAPES[dialect] if dialect in SHAPES else _shape_of(item)
+    shape = SHAPES[dialect] if dialect in SHAPES else shape_of(item)
     if shape is None or not all(mark in item for mark in shape.marks):
         keys = ", ".join(sorted(item)[:8]) or "none"
         reason = (
             f"not a log entry of {'any known shape' if shape is None else 'the dialect ' + str(dialect)}; keys: {keys}"
         )
-        yield Failure(unit, place, place, reason, "leave the file out with `exclude`, or set options.dialect", True)
+        stated = string(_first(item, _IDS))
+        remedy = "leave the file out with `exclude`, or set options.dialect"
+        yield Failure(unit, place, place, reason, remedy, True, stated)
         return
     yield from _shaped(item, shape, place, unit, document)
 
 
-def _shaped(item: JsonObject, shape: Shape, place: str, unit: str, document: Document) -> Iterator[Entry | Failure]:
+def _shaped(
+    item: JsonObject, shape: Shape, place: str, unit: str, document: Document
+) -> Iterator[Entry | Failure | Ignored]:
+    item = shape.plain(item) if shape.plain else item
+    if string(_first(item, shape.state)).lower() == "inactive":
+        yield Ignored(place, "a log entry that was deleted (its state is Inactive)")
+        return
     entry_id = string(_first(item, shape.id))
     if not entry_id:
         remedy = "export the entry with its id; without one it can be neither cited nor updated"
@@ -187,8 +221,10 @@ def _shaped(item: JsonObject, shape: Shape, place: str, unit: str, document: Doc
         document=document,
         fields=_fields(item, shape),
         files=_files(item.get(shape.files)),
+        group=string(_first(item, shape.group)),
         access=labels(item["access"]) if "access" in item else None,
     )
+    take_pasted(entry)
     related = string(_first(item, shape.related))
     if related not in _NOTHING:
         entry.links.append(Link("log_entry", f"BELY:{related}"))
@@ -201,7 +237,8 @@ def _shaped(item: JsonObject, shape: Shape, place: str, unit: str, document: Doc
     yield entry
 
 
-def _shape_of(item: JsonObject) -> Shape | None:
+def shape_of(item: JsonObject) -> Shape | None:
+    """The shape whose marks an entry carries."""
     return next((shape for shape in SHAPES.values() if all(mark in item for mark in shape.marks)), None)
 
 
@@ -229,7 +266,8 @@ def _fields(item: JsonObject, shape: Shape) -> dict[str, FieldValue]:
                 fields[name] = several
         elif string(value) not in _NOTHING:
             fields[name] = string(value)
-    return fields
+    extra = mapping(at(item, shape.more)) if shape.more else {}
+    return {**{name: string(value) for name, value in extra.items()}, **fields}
 
 
 def _files(value: object) -> dict[str, str]:

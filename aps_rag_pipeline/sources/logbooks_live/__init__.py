@@ -1,0 +1,1 @@
+"""Log books other than BELY, over HTTP: Olog, ELOG, and services that give JSON."""
