@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import ssl
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 import trustme
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from werkzeug.wrappers import Request, Response
 
 from aps_rag_pipeline.demo.live.msgraph import Channel, MemoryStore, Server, Team, put
@@ -163,6 +167,78 @@ def test_nothing_is_left_running(busy: Office) -> None:
     busy.changes()
     left = [thread.name for thread in threading.enumerate() if thread.name.startswith(("graph-", "asyncio"))]
     assert left == []
+
+
+def exported(office: Office, home: Path) -> dict[str, Record]:
+    """The records of the same teams in file form."""
+    for team in office.store.found:
+        for channel in team.channels:
+            folder = home / team.name / channel.name
+            folder.mkdir(parents=True, exist_ok=True)
+            replies = [reply for below in channel.replies.values() for reply in below.values()]
+            (folder / "page.json").write_text(json.dumps({"value": [*channel.messages.values(), *replies]}))
+    return records(
+        list(FORMS["files"](Feed(name="chat", source="teams", location=home), office.context()).changes(None))
+    )
+
+
+def test_real_samples_give_the_records_of_the_file_form(office: Office, shared: Path, tmp_path: Path) -> None:
+    for line in (shared / "teams" / "all_messages.jsonl").read_text(encoding="utf-8").splitlines():
+        sample = json.loads(line)
+        if sample.get("id") and not sample.get("chatId"):
+            put(office.rf, [sample])
+    found = office.records()
+    assert len(found) > 10
+    assert found == exported(office, tmp_path / "export")
+
+
+_said = st.tuples(
+    st.integers(0, 5),  # the first message of its thread, or its own number
+    st.sampled_from(["trip", "see WRQ 20417", "", "<b>S-DCCT:CurrentM</b>", "a<br>b"]),
+    st.sampled_from(["", "deleted", "event", "bot", "edited"]),
+    st.sampled_from(["RF", "General"]),
+    st.sampled_from([0, 1]),
+)
+
+
+@given(st.lists(_said, max_size=14), st.booleans())
+@settings(max_examples=12, deadline=None)
+def test_both_forms_give_the_same_records(
+    tmp_path_factory: pytest.TempPathFactory, said: list[tuple[int, str, str, str, int]], same: bool
+) -> None:
+    home = tmp_path_factory.mktemp("both")
+    office = Office(home)
+    office.rf.name, office.vacuum.name, office.general.name = "RF", "General", "General" if same else "Vacuum"
+    for number, (parent, words, kind, name, team) in enumerate(said):
+        channel = office.general if team else office.rf if name == "RF" else office.vacuum
+        root = str(ID + parent)
+        made = message(number, words, parent=parent if root in channel.messages else None, event=kind == "event")
+        if kind == "deleted":
+            made |= {"deletedDateTime": moment(59), "from": None, "body": {"contentType": "html", "content": ""}}
+        if kind == "bot":
+            made["from"] = {"application": {"displayName": "Alarm bot"}, "user": None}
+        if kind == "edited":
+            made["lastEditedDateTime"] = moment(50)
+        put(channel, [made])
+    with serving(office) as office.server:
+        assert office.records() == exported(office, home / "export")
+
+
+def test_one_policy_of_retries_acts_and_nothing_is_told_of_the_machine(office: Office) -> None:
+    office.server.fail("status", status=503, times=-1)
+    with pytest.raises(FeedError, match="status 503"):
+        office.changes()
+    assert len(office.server.requests) == QUICK.attempts
+    assert office.server.headers[-1]["USER_AGENT"] == QUICK.user_agent
+    assert not {"HOSTOS", "SDKVERSION", "RUNTIMEENVIRONMENT"} & office.server.headers[-1].keys()
+
+
+def test_reading_files_loads_no_client() -> None:
+    asked = (
+        "import sys, aps_rag_pipeline.sources.teams; print([m for m in ('msgraph_core', 'httpx') if m in sys.modules])"
+    )
+    told = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"
 
 
 # what moves

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 from contextlib import closing
+from typing import TYPE_CHECKING, Any
 
 from aps_rag_pipeline.sources.base import Failure, FeedError, Found
-from aps_rag_pipeline.sources.graphchat.listing import Room
-from aps_rag_pipeline.sources.graphchat.scan import GraphScan, ThreadUnit
 from aps_rag_pipeline.sources.live import LiveSource, Memory
 
+if TYPE_CHECKING:
+    from aps_rag_pipeline.sources.graphchat.scan import GraphScan
 
-class TeamsGraph(LiveSource[ThreadUnit]):
+
+class TeamsGraph(LiveSource[Any]):
     """Threads of Teams channels, with their pictures. A look costs a request for each fifty threads."""
 
     key = "teams"
     version = 1
 
     def scan(self, memory: Memory) -> GraphScan:
+        # Whoever reads files alone needs none of the libraries behind it.
+        from aps_rag_pipeline.sources.graphchat.scan import GraphScan
+
         return GraphScan(self.feed, self.context, memory)
 
     def check(self) -> Found:
         """Teams and channels are looked at, messages are not."""
+        from aps_rag_pipeline.sources.graphchat.listing import Room
+
         with closing(self.scan(Memory())) as scan:
             found = list(scan.rooms())
         rooms = [item for item in found if isinstance(item, Room)]
