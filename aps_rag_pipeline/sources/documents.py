@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from pathlib import PurePosixPath
 
@@ -17,8 +18,16 @@ from aps_rag_pipeline.sources.base import UnreadableError
 from aps_rag_pipeline.sources.sidecar import Description, arxiv_id, normal_doi
 
 SOURCE = "icms"
-#: Older or newer revisions of a document, each with the name of its file where that is known.
-History = Sequence[tuple[Description, str]]
+
+
+@dataclass(frozen=True)
+class OtherRevision:
+    """A revision that is not the one in force. A draft is one too, but nothing supersedes it yet."""
+
+    row: Description
+    older: bool
+    #: Its file, where that is known.
+    file: str = ""
 
 
 def first_readable(renditions: Iterable[tuple[str, Callable[[], Partition]]]) -> tuple[str, Partition]:
@@ -65,7 +74,7 @@ class DocumentMaker:
         modified_at: datetime | None,
         *,
         identity: str = "",
-        history: History = (),
+        history: Sequence[OtherRevision] = (),
         address: str = "",
     ) -> Record:
         """The record.
@@ -83,7 +92,7 @@ class DocumentMaker:
             self._link(*find_references(part.text))
         self._link(*found.links)
         self.links.pop(("document", f"ICMS:{record_id}"), None)
-        dates = [date for row, _ in history if (date := self._date(row)) is not None]
+        dates = [date for other in history if (date := self._date(other.row)) is not None]
         created = min([*dates, in_date]) if in_date else found.created_at
         template = self.feed.url_template
         return Record(
@@ -140,13 +149,14 @@ class DocumentMaker:
             self.fields["in_date_raw"] = raw
         return in_date
 
-    def _history(self, history: History, identity: str) -> None:
+    def _history(self, history: Sequence[OtherRevision], identity: str) -> None:
         revisions: dict[str, None] = {}
-        for row, file in history:
-            told = [row.revision, row.text("status"), row.text("in_date"), file or row.file]
+        for other in history:
+            row, file = other.row, other.file or other.row.file
+            told = [row.revision, row.text("status"), row.text("in_date"), file]
             revisions[", ".join(text for text in told if text)] = None
-            if row.revision and identity:
-                self._link(Link("supersedes", f"{identity} {row.revision}", file or row.file))
+            if other.older and row.revision and identity:
+                self._link(Link("supersedes", f"{identity} {row.revision}", file))
         if revisions:
             self.fields["revisions"] = list(revisions)
 

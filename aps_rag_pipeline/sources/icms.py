@@ -16,9 +16,16 @@ from aps_rag_pipeline.content.kinds import NoDocumentError
 from aps_rag_pipeline.content.partition import partition
 from aps_rag_pipeline.sources.base import Failure, Found, Ignored, Source, UnreadableError, Upsert
 from aps_rag_pipeline.sources.companions import companion, file_name, read_companion
-from aps_rag_pipeline.sources.documents import SOURCE, DocumentMaker, first_readable, same_revision
+from aps_rag_pipeline.sources.documents import SOURCE, DocumentMaker, OtherRevision, first_readable, same_revision
 from aps_rag_pipeline.sources.files import FileEntry, FileSource, Listing, Unit
-from aps_rag_pipeline.sources.sidecar import Description, Sidecar, current_first, match_files, read_sidecar
+from aps_rag_pipeline.sources.sidecar import (
+    Description,
+    Sidecar,
+    current_first,
+    match_files,
+    read_sidecar,
+    revision_order,
+)
 from aps_rag_pipeline.sources.tabular import labels
 from aps_rag_pipeline.sources.webcenter.source import WebCenter
 
@@ -43,6 +50,7 @@ class DocumentFiles(FileSource):
     """One record a document. Without a sidecar row a file is a document of its own, its path the id."""
 
     key: ClassVar[str] = SOURCE
+    version: ClassVar[int] = 2
     patterns: ClassVar[tuple[str, ...]] = ("*",)
 
     def units(self, listing: Listing) -> Iterator[Unit]:
@@ -129,9 +137,10 @@ class DocumentFiles(FileSource):
         renditions = [file for file, row in pairs if same_revision(row, current)]
         name, found = first_readable((name, partial(self._partition, entries[name])) for name in renditions)
         maker = DocumentMaker(self.feed, self.context.zone, name, found, current)
-        history = [(row, file) for file, row in pairs if not same_revision(row, current)] + [
-            (row, "") for row in unit.lost
-        ]
+        others = [(row, file) for file, row in pairs if not same_revision(row, current)]
+        others += [(row, "") for row in unit.lost]
+        order = revision_order(current.revision)
+        history = [OtherRevision(row, revision_order(row.revision) <= order, file) for row, file in others]
         record = maker.record(
             unit.identity or name,
             self._access(unit, current),

@@ -23,6 +23,7 @@ from aps_rag_pipeline.demo.live.idcplg_store import FolderStore, Revision, Store
 #: What facility.yaml says under `options` to read a folder of the demo through this server.
 DEMO_OPTIONS: dict[str, Any] = {"access_field": "xAccessLabels"}
 
+PATH = "/docs/idcplg"
 _DEFAULT_COUNT = 25
 _CLAUSE = re.compile(r"\(*\s*(\w+)\s*<(matches|substring|contains)>\s*[`'\"]([^`'\"]*)[`'\"]\s*\)*", re.IGNORECASE)
 _AND = re.compile(r"\s*<and>\s*", re.IGNORECASE)
@@ -44,7 +45,7 @@ class ServiceError(Exception):
 
 
 class Server:
-    """A WSGI application; its path ends in `/idcplg`.
+    """A WSGI application at `/docs/idcplg`. `services` are its services by name.
 
     `users` maps a name to its password and the security groups that it may read; without any, everybody reads all.
     `guest_groups` are those that may be read without signing in. `dates` is how times are written: ts, locale or iso.
@@ -70,7 +71,7 @@ class Server:
         self.login_page = False
         self.unsteady = False
         self._searches = itertools.count(1)
-        self._services: dict[str, Callable[[Mapping[str, str]], Response]] = {
+        self.services: dict[str, Callable[[Mapping[str, str]], Response]] = {
             "GET_SEARCH_RESULTS": self._search,
             "DOC_INFO": self._info,
             "DOC_INFO_BY_NAME": self._info_by_name,
@@ -88,7 +89,7 @@ class Server:
         return self._answer(Request(environ))(environ, start_response)
 
     def _answer(self, request: Request) -> Response:
-        if not request.path.rstrip("/").endswith("/idcplg"):
+        if request.path.rstrip("/") != PATH:
             return Response("Error 404--Not Found", 404, mimetype="text/html")
         asked = {**request.args.to_dict(), **request.form.to_dict()}
         user = self._user(request)
@@ -98,7 +99,7 @@ class Server:
             return Response("", 401, headers={"WWW-Authenticate": 'Basic realm="Content Server"'})
         asked["dUser"] = user
         self.store.refresh()
-        service = self._services.get(asked.get("IdcService", ""))
+        service = self.services.get(asked.get("IdcService", ""))
         try:
             if service is None:
                 name = asked.get("IdcService", "")

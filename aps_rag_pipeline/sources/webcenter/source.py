@@ -15,10 +15,10 @@ from aps_rag_pipeline.content.partition import partition
 from aps_rag_pipeline.records import Record
 from aps_rag_pipeline.settings import Feed
 from aps_rag_pipeline.sources.base import Failure, FeedError, Ignored, SourceContext, UnreadableError, Upsert
-from aps_rag_pipeline.sources.documents import SOURCE, DocumentMaker, first_readable
+from aps_rag_pipeline.sources.documents import SOURCE, DocumentMaker, OtherRevision, first_readable
 from aps_rag_pipeline.sources.live import Listed, LiveSource, Memory, Scan, digest
 from aps_rag_pipeline.sources.net.errors import GoneError
-from aps_rag_pipeline.sources.sidecar import Description, current_first
+from aps_rag_pipeline.sources.sidecar import Description
 from aps_rag_pipeline.sources.webcenter.binder import Binder, DeniedError, Row
 from aps_rag_pipeline.sources.webcenter.listing import list_all
 from aps_rag_pipeline.sources.webcenter.options import Rendition, read_options
@@ -29,6 +29,8 @@ from aps_rag_pipeline.sources.webcenter.times import Times
 _VOLATILE = frozenset(
     ("SCORE", "srfDocSnippet", "dCheckoutUser", "dIsCheckedOut", "dIndexerState", "dIndexedID", "dProcessingState")
 )
+#: What numbers a revision among those of its document, and among all.
+_NUMBERS = ("dRevisionID", "dID")
 _DATE_FIELD = re.compile(r"Date$")
 
 
@@ -131,10 +133,10 @@ class DocumentScan(Scan[Item]):
             if rows and Description("", _values(rows[0], "")).in_force:
                 return binder
             # Some servers answer with the latest revision, released or not.
-            history = current_first([("", self._revision(row, binder)) for row in binder.rows("REVISION_HISTORY")])
-            if attempt == 2 or not history or not history[0][1].in_force:
+            history = self._revisions(binder)
+            if attempt == 2 or not history or not history[0].in_force:
                 break
-            binder = self.service.revision(name, history[0][1].text("dID"))
+            binder = self.service.revision(name, history[0].text("dID"))
         raise GoneError(f"{self.service.address}: {name} has no released revision")
 
     def _partition(self, unit: Item, row: Row, rendition: Rendition, used: dict[str, str]) -> Partition:
@@ -172,25 +174,30 @@ class DocumentScan(Scan[Item]):
         times = self._times(binder)
         kept = {ours: value for ours, theirs in self.options.fields.items() if (value := row.get(theirs, "").strip())}
         current = Description(name, {**_values(row, self._in_date(row, times)), "content_id": name}, kept)
-        others = [
-            (other, "")
-            for _, other in current_first([("", self._revision(r, binder)) for r in binder.rows("REVISION_HISTORY")])
-            if other.text("dID") != row.get("dID", "").strip()
-        ]
+        revisions = self._revisions(binder)
+        number = next((_order(other) for other in revisions if other.text("dID") == row.get("dID", "").strip()), 0)
+        history = [OtherRevision(other, _order(other) < number) for other in revisions if _order(other) != number]
         maker = DocumentMaker(self.feed, self.context.zone, file, found, current)
         return maker.record(
             name,
             self.options.labels_of(row, self.feed.access),
             times.moment(row.get("dReleaseDate", "")) or times.moment(row.get("dCreateDate", "")),
             identity=name,
-            history=others,
+            history=history,
             address=self.service.link(name),
         )
 
-    def _revision(self, row: Row, binder: Binder) -> Description:
-        """A row of the revision history in the words of the table that describes files."""
-        values = _values(row, self._in_date(row, self._times(binder)))
-        return Description("", {**values, "dID": row.get("dID", "").strip()})
+    def _revisions(self, binder: Binder) -> list[Description]:
+        """The revisions of a document in the words of the table that describes files: those in force first, of these
+        the latest. Labels do not tell which is later: `021` comes after `0110`."""
+        times = self._times(binder)
+        found = [
+            Description(
+                "", {**_values(row, self._in_date(row, times)), **{n: row.get(n, "").strip() for n in _NUMBERS}}
+            )
+            for row in binder.rows("REVISION_HISTORY")
+        ]
+        return sorted(found, key=lambda revision: (revision.in_force, _order(revision)), reverse=True)
 
     def _in_date(self, row: Row, times: Times) -> str:
         return times.stated(row.get("dInDate", ""), self.context.zone)
@@ -215,6 +222,10 @@ def _content_id(row: Row) -> str:
 def _number(row: Row) -> int:
     text = row.get("dID", "").strip()
     return int(text) if text.isdecimal() else 0
+
+
+def _order(revision: Description) -> int:
+    return next((int(text) for name in _NUMBERS if (text := revision.text(name)).isdecimal()), 0)
 
 
 def _token(row: Row, times: Times) -> str:

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from aps_rag_pipeline.content.dates import DateOrder, iso_utc, parse_time
 
 _TIMESTAMP = re.compile(r"\{ts\s*'([^']+)'\}$")
-_SHORT_YEAR = re.compile(r"(\d{1,2})([/.-])(\d{1,2})\2(\d{2})(?!\d)")
+_SHORT_YEAR = re.compile(r"^(\d{1,2})([/.-])(\d{1,2})\2(\d{2})(?!\d)")
 #: `M/d{/yy}{ h:mm[:ss]{ aa}[zzz]}!mAM,PM!tAmerica/Chicago`: the zone stands behind `!t`.
 _ZONE = re.compile(r"!t([\w/+-]+)")
 _ORDERS: dict[str, DateOrder] = {"M": "mdy", "d": "dmy", "y": "ymd"}
