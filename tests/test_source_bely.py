@@ -278,9 +278,9 @@ def test_an_unknown_dialect_is_said_before_anything_is_read(book: Book) -> None:
     book.put("a.json", [entry(1)])
     assert book.source().check().units == 1
     with pytest.raises(FeedError, match="can be one of bely"):
-        book.source(options={"dialect": "olog"}).check()
+        book.source(options={"dialect": "docuwiki"}).check()
     with pytest.raises(FeedError, match="can be one of bely"):
-        book.changes(options={"dialect": "olog"})
+        book.changes(options={"dialect": "docuwiki"})
 
 
 def test_the_configured_dialect_wins(book: Book) -> None:
