@@ -690,6 +690,24 @@ def test_a_picture_that_cannot_be_had_is_remembered_and_fetched_again(busy: Offi
     assert moved(busy.changes()) == []
 
 
+def test_pictures_that_hang_hold_nothing_up_for_long(office: Office) -> None:
+    put(office.rf, [message(number, shown(f"pic{number}")) for number in range(60)])
+    office.server.fail("hang", path="hostedContents", times=-1)
+    impatient = Network(timeout_s=0.3, deadline_s=0.3, attempts=1)
+    changes = office.changes(network=impatient)
+    assert len(of(Upsert, changes)) == len(of(Failure, changes)) == 60
+    assert len(office.server.asked("hostedContents")) < 40
+    assert sum("was not asked for" in failure.reason for failure in of(Failure, changes)) > 20
+
+
+def test_channels_that_hang_hold_nothing_up_for_long(office: Office) -> None:
+    office.store.found[0].channels = [Channel(f"19:{number}@thread.tacv2", f"Room {number}") for number in range(60)]
+    office.server.fail("hang", path="t1/channels/.*/messages", times=-1)
+    changes = office.changes(network=Network(timeout_s=0.3, deadline_s=0.3, attempts=1))
+    assert len(of(Failure, changes)) == 60
+    assert len(office.server.asked("messages")) < 40
+
+
 # signing in
 
 

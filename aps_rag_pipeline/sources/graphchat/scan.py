@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -18,14 +17,14 @@ from aps_rag_pipeline.sources.chats.names import ChannelPlace, thread_id
 from aps_rag_pipeline.sources.graphchat.client import GraphClient, Loop
 from aps_rag_pipeline.sources.graphchat.listing import Room, Told, find_rooms, find_teams, find_threads
 from aps_rag_pipeline.sources.graphchat.options import read_options
+from aps_rag_pipeline.sources.graphchat.patience import Patience
 from aps_rag_pipeline.sources.jsonfiles import JsonObject
-from aps_rag_pipeline.sources.live import Listed, Memory, Scan
+from aps_rag_pipeline.sources.live import Listed, LiveSource, Memory, Scan
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError, RefusedError
 
 #: Channels that are listed at a time; the requests of a host are bounded by `network.concurrency` anyway.
 _CHANNELS_AT_A_TIME = 4
-#: So many times network.deadline_s may be lost to channels that do not come before the rest waits for the next sync.
-_PATIENCE = 3
+_PICTURES_AT_A_TIME = LiveSource.parallel
 _PERMISSION = "give the app ChannelMessage.Read.All, or have the team's owner consent to it for this team"
 
 
@@ -60,7 +59,8 @@ class GraphScan(Scan[ThreadUnit]):
         #: By the unit of a channel: message id -> first message of its thread -> id of the record.
         self._roots: dict[str, dict[str, str]] = {}
         self._ids: dict[str, dict[str, str]] = {}
-        self._lost_s = 0.0
+        self._patience = Patience(context.network, _CHANNELS_AT_A_TIME)
+        self._picture_patience = Patience(context.network, _PICTURES_AT_A_TIME)
 
     def close(self) -> None:
         self.loop.run(self.client.close())
@@ -177,15 +177,8 @@ class GraphScan(Scan[ThreadUnit]):
         yield from ahead
 
     async def _threads(self, room: Room) -> dict[str, Told]:
-        deadline = self.context.network.deadline_s
-        if self._lost_s > _PATIENCE * deadline:
-            raise OutageError("it was not asked for, since too much time went to channels that did not come")
-        started = time.monotonic()
-        try:
+        with self._patience.spent_on("it"):
             return await find_threads(self.client, room)
-        except OutageError:
-            self._lost_s += (time.monotonic() - started) / _CHANNELS_AT_A_TIME
-            raise
 
     def _named(
         self,
@@ -230,7 +223,8 @@ class GraphScan(Scan[ThreadUnit]):
         url = self.client.address(f"{path}/hostedContents/{quote(content_id, safe='')}/$value")
 
         def fetch() -> bytes:
-            return self.loop.run(self.client.content(url))
+            with self._picture_patience.spent_on("it"):
+                return self.loop.run(self.client.content(url))
 
         try:
             sha256 = self.memory.attachment(self.context.blobs, unit.name, f"{message.id}/{content_id}", fetch)
