@@ -99,6 +99,12 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     access: tuple[str, ...] = ()
 
 
+def former_ids(fields: dict[str, FieldValue]) -> tuple[str, ...]:
+    """The ids that a record had before, from its fields."""
+    found = fields.get(FORMER_IDS)
+    return tuple(found) if isinstance(found, list) else ()
+
+
 _encoder = msgspec.json.Encoder(order="sorted")
 _decoder = msgspec.json.Decoder(Record)
 

@@ -126,6 +126,7 @@ class Corpus:
 
     def record(self, key: str) -> RecordView:
         """A whole record by citation key (with or without its feed, in any letter case), or by id where that is unique.
+        A key that no record has any more finds the record that had it before it was renamed or moved.
 
         Raises:
             RecordNotFoundError: there is none that the reader may see.

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from aps_rag_pipeline import clock
-from aps_rag_pipeline.records import Record, access_hash, citation_key, content_hash, encode_record
+from aps_rag_pipeline.records import Record, access_hash, citation_key, content_hash, encode_record, former_ids
 from aps_rag_pipeline.settings import Settings
 from aps_rag_pipeline.sources.base import Complete, Cursor, Failure, Ignored, Removal, Upsert
 from aps_rag_pipeline.stores.catalog import Catalog, from_iso, iso, pack, pack_json
@@ -138,6 +138,7 @@ class _Batch:
         self.several = settings.several(header.source)
         self.complete: set[str] = set()
         self.removals: set[str] = set()
+        self.renamed: set[str] = set()  # ids that records of this stream had before
         self.failures: list[Failure] = []
         self.ignored: list[Ignored] = []
         connection = catalog.connection
@@ -171,9 +172,11 @@ class _Batch:
                 self.cursor = value
 
     def _take_record(self, record: Record, unit: str, place: str, masked: int) -> None:
-        if record.id in self.purged:
+        former = former_ids(record.fields)
+        if not self.purged.isdisjoint((record.id, *former)):
             self.changes.counts["kept_out_by_purge"] += 1
             return
+        self.renamed.update(former)
         made = content_hash(record)
         first = next(
             iter(self.catalog.rows("select place, content_hash from incoming where id = ?", (record.id,))), None
@@ -336,18 +339,28 @@ class _Batch:
 
     def _remove(self, gone: list[int]) -> None:
         feed = self.header.feed
+        moved = self._under_another_id(gone)
         held = [r["rid"] for r in self.catalog.rows("select rid from held_removals where feed = ?", (feed,))]
-        gone = sorted({*gone, *held})
+        gone = sorted({*gone, *held} - moved)
         live = int(self.catalog.value("select count(*) from records where feed = ? and removed = 0", (feed,)))
         limits = self.settings.limits
         if len(gone) > max(limits.removal_floor, limits.removal_ratio * live):
             hold(self.catalog, feed, gone)
             self.changes.held, self.changes.held_digest = len(gone), removal_digest(gone)
-            return
-        self.catalog.connection.execute("delete from held_removals where feed = ?", (feed,))
+            gone = []
+        else:
+            self.catalog.connection.execute("delete from held_removals where feed = ?", (feed,))
+        gone = sorted({*gone, *moved})
         if gone:
             remove_records(self.catalog, gone, self.numbers.open())
             self.changes.counts["removed"] += len(gone)
+
+    def _under_another_id(self, gone: list[int]) -> set[int]:
+        """Records that were given under another id: a folder that was renamed is not lost, however large it is."""
+        if not self.renamed:
+            return set()
+        rows = self.catalog.rows("select rid, id from records where feed = ? and removed = 0", (self.header.feed,))
+        return {row["rid"] for row in rows if row["id"] in self.renamed}.intersection(gone)
 
     def _note_ignored(self) -> None:
         feed, connection = self.header.feed, self.catalog.connection

@@ -137,6 +137,7 @@ def _has_run(catalog: Catalog, stage: str) -> bool:
 
 
 def _documents(catalog: Catalog, live: dict[int, Any]) -> Iterator[sparse.SparseDocument]:
+    names = {rid: names_of(row["key"], row["id"], rows.former_ids_in(row["body"])) for rid, row in live.items()}
     for chunk, record, text, created in rows.chunk_texts(catalog, live):
         yield sparse.SparseDocument(
             chunk_id=chunk["chunk_id"],
@@ -147,11 +148,12 @@ def _documents(catalog: Catalog, live: dict[int, Any]) -> Iterator[sparse.Sparse
             created_at=created,
             text=text,
             mentions=identifiers.find(text),
-            names=names_of(record["key"], record["id"]),
+            names=names[chunk["rid"]],
         )
 
 
-def names_of(key: str, record_id: str) -> Sequence[str]:
-    """Identifiers that are this record: its key, its id, and the key without the feed."""
-    prefix = key.partition(":")[0]
-    return list(dict.fromkeys(identifiers.normal(name) for name in (key, record_id, f"{prefix}:{record_id}")))
+def names_of(key: str, record_id: str, former: Sequence[str] = ()) -> Sequence[str]:
+    """Identifiers that are this record: its key, its id, and the key without the feed; and so for its former ids."""
+    prefix, stem = key.partition(":")[0], key.removesuffix(record_id)
+    names = (name for known in (record_id, *former) for name in (f"{stem}{known}", known, f"{prefix}:{known}"))
+    return list(dict.fromkeys(identifiers.normal(name) for name in names))

@@ -15,6 +15,7 @@ from aps_rag_pipeline.sync.apply import apply_spool
 from aps_rag_pipeline.sync.projection import NO_SERVER, forget, project
 from aps_rag_pipeline.sync.publish import collect
 from aps_rag_pipeline.sync.removals import remove_records
+from aps_rag_pipeline.sync.rows import former_ids_in
 from aps_rag_pipeline.sync.workspace import Workspace
 
 log = logging.getLogger(__name__)
@@ -46,6 +47,23 @@ def find(catalog: Catalog, key: str) -> list[int]:
     return []
 
 
+def _heirs(catalog: Catalog, key: str, rids: list[int]) -> set[int]:
+    """Live records that were called so before: what is to be purged may have moved there."""
+    prefix, _, rest = key.partition(":")
+    wanted = set()
+    for rid in rids:
+        wanted |= {tuple(row) for row in catalog.rows("select feed, id from records where rid = ?", (rid,))}
+    found = set()
+    for row in catalog.connection.execute(
+        "select rid, feed, body from records where removed = 0 and body is not null and key like ? || ':%'", (prefix,)
+    ):
+        for former in former_ids_in(row["body"]):
+            asked = not rids and rest in (former, f"{row['feed']}/{former}")
+            if asked or (row["feed"], former) in wanted:
+                found.add(row["rid"])
+    return found
+
+
 def _is_purged(catalog: Catalog, rid: int) -> bool:
     sql = "select 1 from purged p join records r on r.feed = p.feed and r.id = p.id where r.rid = ? and r.removed = 1"
     return catalog.value(sql, (rid,)) is not None
@@ -53,6 +71,7 @@ def _is_purged(catalog: Catalog, rid: int) -> bool:
 
 def purge(workspace: Workspace, key: str) -> int:
     """Remove a record everywhere and keep it out from now on; gives how many records went (one, but for shared ids).
+    A key that the record had before it was renamed means it too.
 
     Old releases are dropped at once, whoever reads them: the record may be a leaked password.
 
@@ -62,12 +81,14 @@ def purge(workspace: Workspace, key: str) -> int:
     catalog = workspace.catalog
     with WriterLock(workspace.home, workspace.settings.limits.lock_timeout_s, f"purge {key}"):
         rids = find(catalog, key)
+        rids = sorted({*rids, *_heirs(catalog, key, rids)})
         if not rids:
             raise UnknownKeyError(f"{key}: no record has this key; `aps-rag show` finds records by key")
         rids = [rid for rid in rids if not _is_purged(catalog, rid)]
         if not rids:
             raise UnknownKeyError(f"{key}: has been purged already")
         apply_spool(workspace)  # what was fetched and waits could hold its text
+        rids = sorted({*rids, *_heirs(catalog, key, rids)})
         with catalog.transaction() as connection:
             number = catalog.new_changeset("purge")
             for rid in rids:

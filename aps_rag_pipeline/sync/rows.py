@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from aps_rag_pipeline.records import decode_record
+from aps_rag_pipeline.records import FORMER_IDS, decode_record, former_ids
 from aps_rag_pipeline.stores.catalog import Catalog, from_iso, marks, unpack
 from aps_rag_pipeline.stores.tables import PASSAGES, RECORDS, SCHEMAS, chunks_schema
 
@@ -40,6 +40,12 @@ def served(catalog: Catalog, rids: Sequence[int]) -> dict[int, Any]:
         rids,
     )
     return {row["rid"]: row for row in rows}
+
+
+def former_ids_in(body: bytes) -> tuple[str, ...]:
+    """The ids that a record had before, from its packed body. Few have any, so few bodies are decoded."""
+    unpacked = unpack(body)
+    return former_ids(decode_record(unpacked).fields) if FORMER_IDS.encode() in unpacked else ()
 
 
 def record_rows(records: dict[int, Any]) -> pa.RecordBatch:
