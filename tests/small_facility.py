@@ -128,8 +128,9 @@ def bundle(document: str, entries: dict[int, str]) -> dict[str, Any]:
 
 
 def write_if_changed(path: Path, text: str) -> None:
-    if not path.exists() or path.read_text("utf-8", "surrogateescape") != text:
-        path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    data = text.encode("utf-8", "surrogateescape")
+    if not path.exists() or path.read_bytes() != data:
+        path.write_bytes(data)
 
 
 def tree(root: Path, without: tuple[str, ...] = ("state", "dagster")) -> dict[str, str]:

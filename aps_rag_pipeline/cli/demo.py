@@ -50,6 +50,32 @@ def advance(out: OutOption = Path("demo"), as_json: JsonOption = False) -> None:
         )
 
 
+@app.command("serve")
+def serve(
+    out: OutOption = Path("demo"),
+    port: Annotated[int, typer.Option(help="First of five ports on loopback; 0 takes free ones.")] = 8700,
+) -> None:
+    """Serve five of the sources live on loopback: BELY, WebCenter, Microsoft Graph, MediaWiki, Archiver Appliance."""
+    import threading
+
+    from aps_rag_pipeline.demo.live.serve import SERVICES, SETTINGS, PortTakenError, serving
+
+    try:
+        with serving(out, port) as urls:
+            shown = table("feed", "service", "address")
+            for service in SERVICES:
+                shown.add_row(service.feed, service.what, urls[service.feed])
+            console().print(shown)
+            typer.echo(f"in another terminal: aps-rag sync -c {out / SETTINGS}\nctrl-c ends the services")
+            threading.Event().wait()
+    except FileNotFoundError as error:
+        raise fail(f"{out} holds no demo facility; `aps-rag demo write --out {out}` writes one", EXIT_USAGE) from error
+    except PortTakenError as error:
+        raise fail(str(error), EXIT_USAGE) from error
+    except KeyboardInterrupt:
+        typer.echo("the services have ended")
+
+
 @app.command("tour")
 def tour(out: OutOption = Path("demo")) -> None:
     """Ask three of the planted questions and show the answers."""
