@@ -1,7 +1,7 @@
 """Confluence's storage format, XHTML with macros, to HTML.
 
-Links to pages get addresses of the form `wiki:<space>/<title>` (the space is left out within its own), attachments
-`media:<name>` or, on another page, `media:<space>/<title>^<name>`.
+Links to pages get addresses of the form `wiki:<space>/<title>`, percent-encoded, the space empty for the page's own;
+attachments `media:<name>` or, on another page, `media:<space>/<title>^<name>`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from html import escape
 from html.entities import html5
 from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
 
 from aps_rag_pipeline.content.wikilines import WikiText, plain_html, verbatim
 
@@ -93,7 +94,7 @@ def _element(node: _Element, depth: int) -> str:
             return escape(_value(node, "ac:emoji-fallback") or "")
         case "ri:user":
             return escape(_user(node))
-        case "ri:page" | "ri:attachment" | "ri:url" | "ri:blog-post" | "ri:content-entity":
+        case "ri:page" | "ri:attachment" | "ri:url" | "ri:blog-post":
             return _reference(node, "")
         case "ac:plain-text-body":
             return verbatim("".join(str(piece) for piece in node.itertext()))
@@ -163,19 +164,17 @@ def _address(node: _Element) -> tuple[str, str]:
     name = _name(str(node.tag))
     space = _value(node, "ri:space-key") or ""
     title = _value(node, "ri:content-title") or ""
-    page = f"{space}/{title}" if space else title
+    page = f"{space}/{title}"
     if name == "ri:url":
         address = _value(node, "ri:value") or ""
         return address, address
     if name == "ri:attachment":
         file = _value(node, "ri:filename") or ""
         owner = next((_address(child)[0] for child in node if isinstance(child.tag, str)), "")
-        owner = owner.removeprefix("wiki:")
+        owner = unquote(owner.removeprefix("wiki:"))
         return (f"media:{owner}^{file}" if owner else f"media:{file}") if file else "", file
     if name in ("ri:page", "ri:blog-post"):
-        return (f"wiki:{page}" if title else ""), title
-    if name == "ri:content-entity":
-        return f"wiki:#{_value(node, 'ri:content-id') or ''}", ""
+        return (f"wiki:{quote(page)}" if title else ""), title
     return "", space
 
 

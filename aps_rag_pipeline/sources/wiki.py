@@ -15,6 +15,7 @@ from aps_rag_pipeline.records import Record
 from aps_rag_pipeline.sources.base import Failure, Source, UnreadableError, Upsert
 from aps_rag_pipeline.sources.files import FileEntry, FileSource, Listing, Unit
 from aps_rag_pipeline.sources.wikilinks import MARKUPS, Folder, PageLinks, page_id
+from aps_rag_pipeline.sources.wikis.confluence import Confluence
 from aps_rag_pipeline.sources.wikis.mediawiki import MediaWiki
 from aps_rag_pipeline.sources.wikis.pages import WikiPage, page_record
 
@@ -75,4 +76,4 @@ def _ending(entry: FileEntry) -> str:
     return posixpath.splitext(entry.name)[1].lower()
 
 
-FORMS: dict[str, type[Source]] = {"files": WikiFiles, "mediawiki": MediaWiki}
+FORMS: dict[str, type[Source]] = {"files": WikiFiles, "mediawiki": MediaWiki, "confluence": Confluence}

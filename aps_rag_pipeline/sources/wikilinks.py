@@ -101,7 +101,7 @@ class PageLinks:
             return Link("url", address, target.text)
         kind, colon, rest = address.partition(":")
         if colon and kind == "wiki":
-            return self._page(self._named_pages(unquote(rest).partition("#")[0]), target.text)
+            return self._page(self._named_pages(unquote(rest.partition("#")[0])), target.text)
         if colon and kind == "media":
             return Link("file", self._media_path(rest), target.text)
         if _SCHEME.match(address) or address.startswith("//"):

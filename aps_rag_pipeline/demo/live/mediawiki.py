@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import secrets
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -19,6 +20,7 @@ from aps_rag_pipeline.demo.live.wiki_store import Json, Page, StoredFile, WikiSt
 #: Options of a feed that reads the demo's pages: DokuWiki's markup is no content model that the client knows.
 FEED_OPTIONS = {"markups": {"dokuwiki": "dokuwiki", "html": "html", "rest": "rest"}}
 
+_COOKIE = "wiki_session"
 _TITLES = 50
 _FILE = re.compile(r"\[\[(?:File|Image):([^\]|]+)", re.IGNORECASE)
 _STAMP = "%Y-%m-%dT%H:%M:%SZ"
@@ -61,9 +63,10 @@ class Server:
 
     def _api(self, request: Request) -> Response:
         asked = {**request.args.to_dict(), **request.form.to_dict()}
+        session = request.cookies.get(_COOKIE, "") or secrets.token_hex(8)
         headers = {}
         try:
-            answer = self._answered(request, asked)
+            answer = self._answered(request, asked, session)
         except ApiError as error:
             headers = {"MediaWiki-API-Error": error.code}
             if error.code == "maxlag":
@@ -71,15 +74,14 @@ class Server:
             docs = f"See {request.base_url} for API usage."
             answer = {"error": {"code": error.code, "info": str(error), **error.more, "*": docs}}
         response = Response(json.dumps(answer), mimetype="application/json", headers=headers)
-        if not request.cookies.get("wiki_session"):
-            response.set_cookie("wiki_session", f"s{id(response)}", httponly=True)
+        if _COOKIE not in request.cookies:
+            response.set_cookie(_COOKIE, session, httponly=True)
         return response
 
-    def _answered(self, request: Request, asked: dict[str, str]) -> Json:
+    def _answered(self, request: Request, asked: dict[str, str], session: str) -> Json:
         if "maxlag" in asked and self.store.lag > float(asked["maxlag"]):
             info = f"Waiting for db1: {self.store.lag:g} seconds lagged."
             raise ApiError("maxlag", info, host="db1", lag=self.store.lag, type="db")
-        session = request.cookies.get("wiki_session", "")
         user = self._sessions.get(session, "")
         if asked.get("assert") == "user" and not user:
             raise ApiError("assertuserfailed", "You are no longer logged in, so the action could not be completed.")
@@ -90,13 +92,13 @@ class Server:
                 only_tokens = asked.get("meta") == "tokens" and not {"list", "prop", "generator"} & set(asked)
                 if not (self.store.anonymous_may_read or user or only_tokens):
                     raise ApiError("readapidenied", "You need read permission to use this module.")
-                return _Query(self.store, request, asked, user).answer()
+                return _Query(self.store, request, asked, user, session).answer()
         raise ApiError("badvalue", f'Unrecognized value for parameter "action": {asked.get("action")}.')
 
     def _login(self, request: Request, asked: dict[str, str], session: str) -> Json:
         if request.method != "POST":
             raise ApiError("mustbeposted", 'The "login" module requires a POST request.')
-        if not session or asked.get("lgtoken") != _login_token(session):
+        if asked.get("lgtoken") != _login_token(session):
             token = _login_token(session)
             return {"login": {"result": "NeedToken" if "lgtoken" not in asked else "WrongToken", "token": token}}
         name = asked.get("lgname", "")
@@ -108,7 +110,7 @@ class Server:
 
     def _file(self, request: Request) -> Response:
         name = request.path.rsplit("/", 1)[-1]
-        if "/img_auth.php/" in request.path and request.cookies.get("wiki_session", "") not in self._sessions:
+        if "/img_auth.php/" in request.path and request.cookies.get(_COOKIE, "") not in self._sessions:
             return Response("<!DOCTYPE html><title>Access denied</title>", 403, mimetype="text/html")
         found = self.store.files.get(name)
         if found is None or not request.path.endswith(_file_path(found)):
@@ -119,8 +121,8 @@ class Server:
 class _Query:
     """One action=query."""
 
-    def __init__(self, store: WikiStore, request: Request, asked: dict[str, str], user: str) -> None:
-        self.store, self.request, self.asked, self.user = store, request, asked, user
+    def __init__(self, store: WikiStore, request: Request, asked: dict[str, str], user: str, session: str) -> None:
+        self.store, self.request, self.asked, self.user, self.session = store, request, asked, user, session
         self.reply: Json = {}
         self.going_on: Json = {}
         self.warnings: Json = {}
@@ -152,7 +154,7 @@ class _Query:
             anonymous = {"id": 0, "name": "127.0.0.1", "anon": ""}
             self.reply["userinfo"] = {"id": 1, "name": self.user} if self.user else anonymous
         elif name == "tokens":
-            self.reply["tokens"] = {"logintoken": _login_token(self.request.cookies.get("wiki_session", ""))}
+            self.reply["tokens"] = {"logintoken": _login_token(self.session)}
         elif name == "siteinfo":
             for part in self._several("siprop") or ["general"]:
                 self.reply[part] = self._site(part)

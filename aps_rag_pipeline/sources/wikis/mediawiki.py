@@ -215,12 +215,13 @@ class MediaWikiScan(Scan[PageUnit]):
         return named(unit.uploads, name, not self.site.case_sensitive) or self._from_elsewhere(name)
 
     def _from_elsewhere(self, name: str) -> Upload | None:
-        """A file of a shared repository, which the listing of this wiki does not have."""
+        """A file that the listing does not have: of a shared repository, or put into the page a moment ago."""
         said = self.site.query(titles=f"File:{name}", prop="imageinfo", iiprop="url|sha1", redirects=1)["query"]
         for page in values(said.get("pages")):
             for info in values(page.get("imageinfo")):
                 if info.get("url") and info.get("sha1"):
-                    return Upload(title_id(name), str(info["url"]), str(info["sha1"]), str(info["sha1"]))
+                    spelled, sha1 = title_id(str(page["title"]).partition(":")[2]), str(info["sha1"])
+                    return Upload(spelled, str(info["url"]), f"{spelled} {sha1}", sha1)
         return None
 
 

@@ -1,4 +1,4 @@
-"""What a wiki's options and names have in common: checked options, and the ids that a page had before."""
+"""What live wikis have in common: checked options, secrets, and the ids that a page had before."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from aps_rag_pipeline.settings import Feed
+from aps_rag_pipeline.settings import Feed, SecretPlace, SettingsError
 from aps_rag_pipeline.sources.base import FeedError
 
 
@@ -33,6 +33,18 @@ def read_options(feed: Feed, model: type[Chosen]) -> Chosen:
     except ValidationError as error:
         said = "; ".join(f"options.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise FeedError(f"feed {feed.name}: {said}; there are: {', '.join(model.model_fields)}") from error
+
+
+def read_secret(feed: Feed, place: SecretPlace) -> str:
+    """A password or token.
+
+    Raises:
+        FeedError: it is not where it should be.
+    """
+    try:
+        return place.read().get_secret_value()
+    except SettingsError as error:
+        raise FeedError(f"feed {feed.name}: credentials: {error}") from error
 
 
 def former_ids(

@@ -57,6 +57,7 @@ class WikiPage:
     url: str = ""
     tags: tuple[str, ...] = ()
     former_ids: tuple[str, ...] = ()
+    links: tuple[Link, ...] = ()
     #: None where the wiki has no labels of its own: those of the front matter or the feed hold.
     access: tuple[str, ...] | None = None
 
@@ -98,7 +99,7 @@ class _Making:
             parts=tuple(page.parts),
             attachments=tuple(page.attachments),
             fields=self._fields(),
-            links=_links(found.id, self.marked, page, links),
+            links=_links(found, self.marked, page, links),
             access=self._access(),
         )
 
@@ -184,13 +185,14 @@ def _has_one_title(html: str) -> bool:
     return levels[:1] == ["1"] and levels.count("1") == 1
 
 
-def _links(record_id: str, marked: WikiText, page: Page, links: PageLinks) -> tuple[Link, ...]:
+def _links(here: WikiPage, marked: WikiText, page: Page, links: PageLinks) -> tuple[Link, ...]:
     targets = [Target(f"wiki:{marked.redirect}", "")] if marked.redirect else []
-    stated = [link for target in (*targets, *page.targets) if (link := links.link(target)) is not None]
+    stated = [*here.links]
+    stated += [link for target in (*targets, *page.targets) if (link := links.link(target)) is not None]
     stated += [link for part in page.parts for link in find_references(part.text)]
     found: dict[tuple[str, str], Link] = {}
     for link in stated:
-        if (link.kind, link.target) not in (("wiki", record_id), ("wiki", f"WIKI:{record_id}")):
+        if (link.kind, link.target) not in (("wiki", here.id), ("wiki", f"WIKI:{here.id}")):
             found.setdefault((link.kind, link.target), link)
     return tuple(found.values())
 

@@ -16,6 +16,7 @@ from aps_rag_pipeline.sources.net.bridges import polite_session
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError, RefusedError
 from aps_rag_pipeline.sources.net.http import answered, parse_json
 from aps_rag_pipeline.sources.net.transport import PoliteTransport
+from aps_rag_pipeline.sources.wikis.naming import read_secret
 
 if TYPE_CHECKING:
     import requests
@@ -101,10 +102,11 @@ class Site:
     def _sign_in(self) -> None:
         credentials = self.feed.credentials
         if credentials.token is not None:
-            self._session.headers["Authorization"] = f"Bearer {credentials.token.read().get_secret_value()}"
+            self._session.headers["Authorization"] = f"Bearer {read_secret(self.feed, credentials.token)}"
+        password = read_secret(self.feed, credentials.password) if credentials.password is not None else ""
         with self._understood():
-            if credentials.user and credentials.password is not None:
-                self._site.login(credentials.user, credentials.password.read().get_secret_value())
+            if password:
+                self._site.login(credentials.user, password)
             else:
                 self._site.site_init()
         if credentials.token is not None or credentials.password is not None:

@@ -1,0 +1,177 @@
+"""Confluence's REST interface: the Atlassian client on the polite transport, of a Data Center server or the Cloud.
+
+A server lists content by space and gives it by id. The Cloud has given up both in this version of the interface; there
+the same expansions come through a search in its own query language.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import parse_qsl, urljoin, urlsplit
+
+import httpx
+import requests
+
+from aps_rag_pipeline.settings import Feed, Network
+from aps_rag_pipeline.sources.net.bridges import polite_session
+from aps_rag_pipeline.sources.net.errors import GoneError, OutageError
+from aps_rag_pipeline.sources.net.http import answered, parse_json
+from aps_rag_pipeline.sources.net.transport import PoliteTransport
+from aps_rag_pipeline.sources.wikis.naming import read_secret
+
+#: What is asked for at a time; a server lowers it where the expansions cost it much.
+_LIMIT = 200
+_SEARCH = "rest/api/content/search"
+
+Json = dict[str, Any]
+
+
+class Spaces:
+    """One Confluence. Every call raises OutageError, GoneError or RefusedError."""
+
+    def __init__(self, feed: Feed, network: Network, cloud: bool) -> None:
+        from atlassian import Confluence
+
+        self.cloud = cloud
+        self.url = feed.url.rstrip("/")
+        if cloud and not urlsplit(self.url).path:
+            self.url += "/wiki"  # where every Cloud site has it
+        self._transport = PoliteTransport(network, again=_is_torn)
+        self._session = polite_session(self._transport)
+        self._elsewhere = polite_session(self._transport)
+        said = feed.credentials
+        signed: dict[str, str] = {}
+        if said.user and said.password is not None:
+            signed = {"username": said.user, "password": read_secret(feed, said.password)}
+        elif said.token is not None:
+            signed = {"token": read_secret(feed, said.token)}
+        # Attempts, pauses and time-outs are the transport's; the client makes none of its own.
+        client: Any = Confluence  # has no types of its own
+        self._client = client(
+            self.url, session=self._session, cloud=cloud, backoff_and_retry=False, retry_with_header=False, **signed
+        )
+
+    def close(self) -> None:
+        self._session.close()
+        self._elsewhere.close()
+        self._transport.close()
+
+    def get(self, path: str, **params: Any) -> Json:
+        """A JSON object."""
+        reply = self._asked(path, params)
+        if reply.status_code in (404, 410) and not _is_its_own(reply):
+            raise OutageError(f"{self.url}: {path} is not there; is `url` the address of a Confluence?")
+        said = parse_json(answered(reply))
+        if not isinstance(said, dict):
+            raise OutageError(f"{self.url}: {path} answers with no object; is `url` the address of a Confluence?")
+        return said
+
+    def listed(self, path: str, **params: Any) -> Iterator[Json]:
+        """All results of a listing. A server may give fewer at a time than asked for, and fewer than there are on a
+        page where some are hidden from this reader; only its own link to the next page says whether there is one."""
+        asked: Json = {"limit": _LIMIT, **params}
+        seen: set[str] = set()
+        while True:
+            said = self.get(path, **asked)
+            results = said.get("results")
+            if not isinstance(results, list):
+                told = said.get("message") or "no results"
+                raise OutageError(f"{self.url}: {path} answers without a listing: {str(told)[:200]}")
+            yield from (result for result in results if isinstance(result, dict))
+            following = said.get("_links", {}).get("next")
+            if not following:
+                return
+            if following in seen:
+                raise OutageError(f"{self.url}: {path} goes round in circles at {str(following)[:100]}")
+            seen.add(following)
+            # The link lacks the context path of some servers; its question is all that is needed.
+            asked = dict(parse_qsl(urlsplit(str(following)).query))
+
+    def contents(self, space: str, kinds: tuple[str, ...], expand: str) -> Iterator[Json]:
+        """Current pages and blog posts of a space; of all spaces but personal ones where `space` is empty."""
+        if self.cloud:
+            where = f'space = "{space}"' if space else "space.type = global"
+            yield from self.listed(_SEARCH, cql=f"type in ({', '.join(kinds)}) and {where}", expand=expand)
+            return
+        for kind in kinds:
+            yield from self.listed("rest/api/content", spaceKey=space, type=kind, status="current", expand=expand)
+
+    def spaces(self) -> list[str]:
+        """Keys of the spaces that are no person's; on the Cloud one empty key that stands for all."""
+        if self.cloud:
+            return [""]
+        return [str(space["key"]) for space in self.listed("rest/api/space", type="global") if "key" in space]
+
+    def attachments(self, space: str) -> Iterator[Json]:
+        where = f'space = "{space}"' if space else "space.type = global"
+        yield from self.listed(_SEARCH, cql=f"type = attachment and {where}", expand="version,container")
+
+    def content(self, number: str, expand: str) -> Json:
+        """One page.
+
+        Raises:
+            GoneError: it is not there, or only in the trash, or not for this reader.
+        """
+        if self.cloud:
+            found = next(self.listed(_SEARCH, cql=f"id = {number}", expand=expand), None)
+        else:
+            found = self.get(f"rest/api/content/{number}", expand=expand)
+        if found is None or found.get("status", "current") != "current":
+            raise GoneError(f"{self.url}: content {number} is not there any more")
+        if str(found.get("id")) != number:
+            raise OutageError(f"{self.url}: another answer came than content {number}")
+        return found
+
+    def forbids(self, number: str) -> bool:
+        """Whether this reader, who may sign in, may not see a page."""
+        return not self.cloud and self._asked(f"rest/api/content/{number}", {}).status_code == 403
+
+    def user(self, params: dict[str, str]) -> str:
+        """The name of a person; empty where it is not told."""
+        reply = self._asked("rest/api/user", params)
+        if reply.status_code in (403, 404):
+            return ""
+        said = parse_json(answered(reply))
+        return str(said.get("displayName") or said.get("publicName") or "") if isinstance(said, dict) else ""
+
+    def download(self, address: str) -> bytes:
+        """The bytes of an attachment."""
+        url = address if "://" in address else self.url + "/" + address.lstrip("/")
+        ours = urlsplit(urljoin(self.url, url))[:2] == urlsplit(self.url)[:2]
+        try:
+            return answered(_as_httpx((self._session if ours else self._elsewhere).get(url))).content
+        except requests.RequestException as error:
+            raise OutageError(f"{self.url}: {error}") from error
+
+    def _asked(self, path: str, params: Json) -> httpx.Response:
+        try:
+            return _as_httpx(self._client.get(path, params=params, advanced_mode=True))
+        except requests.RequestException as error:
+            raise OutageError(f"{self.url}: {error}; mend `url`") from error
+
+
+def _is_its_own(reply: httpx.Response) -> bool:
+    """Whether Confluence itself says, in JSON, that a thing is not there; a proxy's page says nothing about it."""
+    try:
+        return isinstance(json.loads(reply.content), dict)
+    except ValueError:
+        return False
+
+
+def _is_torn(reply: httpx.Response) -> bool:
+    """Whether JSON came that is cut off; a sign-in page stays what it is."""
+    if "/rest/api/" not in reply.request.url.path or reply.content.lstrip().startswith(b"<"):
+        return False
+    try:
+        json.loads(reply.content)
+    except ValueError:
+        return True
+    return False
+
+
+def _as_httpx(reply: requests.Response) -> httpx.Response:
+    return httpx.Response(
+        reply.status_code, content=reply.content, request=httpx.Request("GET", reply.url or "http://unknown")
+    )

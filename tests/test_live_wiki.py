@@ -1,0 +1,475 @@
+"""A MediaWiki behind its API: continuation, batches, moves, redirects, uploads, refusals that come with status 200."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from aps_rag_pipeline.demo.live.mediawiki import FEED_OPTIONS, Server
+from aps_rag_pipeline.demo.live.wiki_store import Revision, WikiStore
+from aps_rag_pipeline.demo.write import write
+from aps_rag_pipeline.records import Link
+from aps_rag_pipeline.settings import Credentials, Feed, SecretPlace
+from aps_rag_pipeline.sources import open_source
+from aps_rag_pipeline.sources.base import Complete, Failure, FeedError, Ignored, Upsert
+from tests.documents import png
+from tests.live_wikis import Altered, Live, live, text_of
+
+API = "/w/api.php"
+BODIES = r"prop=revisions"
+
+
+@pytest.fixture
+def store() -> WikiStore:
+    return WikiStore()
+
+
+@pytest.fixture
+def app(store: WikiStore) -> Altered:
+    return Altered(Server(store))
+
+
+@pytest.fixture
+def wiki(tmp_path: Path, app: Altered) -> Iterator[Live]:
+    with live(tmp_path, app, API, form="mediawiki") as made:
+        yield made
+
+
+def test_the_demo_gives_the_records_of_its_files(tmp_path: Path) -> None:
+    write(tmp_path / "demo", seed=7, records=300)
+    folder = tmp_path / "demo/feeds/wiki"
+    template = "https://wiki.example/{id}"
+    with live(
+        tmp_path, Server.of_folder(folder), API, form="mediawiki", options=FEED_OPTIONS, url_template=template
+    ) as wiki:
+        files = Feed(name="wiki", source="wiki", location=folder, url_template=template)
+
+        def from_files() -> dict:
+            found = open_source(files, wiki.context).changes(None)
+            return {change.record.id: change.record for change in found if isinstance(change, Upsert)}
+
+        wiki.sync()
+        assert len(wiki.records) > 20
+        assert wiki.records == from_files()
+        first = wiki.source().fingerprint()
+        assert wiki.sync() == []
+        assert wiki.server.asked(BODIES) == []
+        page = next(folder.rglob("*.wiki"))
+        page.write_text(page.read_text() + "\nOne more line.\n")
+        next(folder.rglob("*.md")).unlink()
+        (folder / "rf/Late.txt").write_text("====== Late ======\n\nA late page.\n")
+        for written in (page, folder / "rf/Late.txt"):
+            os.utime(written, (1_764_000_000, 1_764_000_000))  # a wiki's times have whole seconds
+        assert wiki.source().fingerprint() != first
+        assert len([c for c in wiki.sync() if isinstance(c, Upsert)]) == 2
+        assert wiki.records == from_files()
+
+
+def test_a_new_server_of_the_same_folder_serves_the_same_wiki(tmp_path: Path) -> None:
+    folder = tmp_path / "wiki"
+    folder.mkdir()
+    (folder / "A.md").write_text("# A\n\nkicker\n")
+    with live(tmp_path, Server.of_folder(folder), API, form="mediawiki") as wiki:
+        wiki.sync()
+        pulse = wiki.source().fingerprint()
+        wiki.server.app = Server.of_folder(folder)
+        assert wiki.source().fingerprint() == pulse
+        assert wiki.sync() == []
+        (folder / "A.md").write_text("# A\n\nseptum\n")
+        wiki.server.app = Server.of_folder(folder)
+        assert wiki.source().fingerprint() != pulse
+        wiki.sync()
+        assert text_of(wiki.records["A"]) == "septum"
+
+
+def test_listings_and_bodies_are_continued_to_their_end(wiki: Live, store: WikiStore) -> None:
+    store.limit, store.reply_chars = 7, 4000
+    for number in range(120):
+        store.edit(f"Page {number}", f"kicker {number} " + "words " * 60)
+        if number % 3 == 0:
+            store.edit(f"Alias {number}", f"#REDIRECT [[Page {number}]]", redirect=f"Page {number}")
+    wiki.sync()
+    assert len(wiki.records) == 120
+    assert all(f"kicker {number} words" in text_of(wiki.records[f"Page_{number}"]) for number in range(120))
+    assert wiki.records["Page_3"].fields["former_ids"] == ["Alias_3"]
+    assert len(wiki.server.asked("generator=allpages")) == 23
+    store.reply_chars = 8_000_000
+    wiki.cursor = None
+    wiki.sync()
+    assert len(wiki.server.asked(BODIES)) == 3, "fifty pages at a time"
+
+
+def test_a_record_says_what_the_wiki_knows(wiki: Live, store: WikiStore) -> None:
+    store.now = datetime(2025, 3, 4, 5, 6, 7, tzinfo=UTC)
+    store.edit("Klystron power supply", "== Notes ==\nSee [[crowbar]] and [[/Log]].\n[[Category:RF]]", user="Kavya Rao")
+    store.edit("Crowbar", "= Crowbar of the RF =\nIt fires.\n== Then ==\nCall.")
+    wiki.sync()
+    record = wiki.records["Klystron_power_supply"]
+    assert (record.title, record.author, record.modified_at) == ("Klystron power supply", "Kavya Rao", store.now)
+    assert record.url == f"{wiki.server.url}/wiki/Klystron_power_supply"
+    assert record.fields == {"tags": ["RF"]}
+    assert record.links == (Link("wiki", "Crowbar", "crowbar"), Link("wiki", "Klystron_power_supply/Log", "/Log"))
+    assert record.access == ("public",)
+    assert (wiki.records["Crowbar"].title, wiki.records["Crowbar"].author) == ("Crowbar of the RF", "")
+
+
+def test_a_moved_page_keeps_its_old_name(wiki: Live, store: WikiStore) -> None:
+    store.edit("Old name", "the kicker")
+    store.edit("Silent", "the septum")
+    wiki.sync()
+    store.move("Old name", "New name")
+    store.move("Silent", "Loud", leave_redirect=False)
+    wiki.sync()
+    assert sorted(wiki.records) == ["Loud", "New_name"]
+    assert wiki.records["New_name"].fields["former_ids"] == ["Old_name"]
+    assert wiki.records["Loud"].fields["former_ids"] == ["Silent"]
+    store.move("Loud", "Louder", leave_redirect=False)
+    wiki.sync()
+    assert wiki.records["Louder"].fields["former_ids"] == ["Loud", "Silent"]
+    assert wiki.sync() == []
+    store.edit("Silent", "another page of the old name")
+    wiki.sync()
+    assert sorted(wiki.records) == ["Louder", "New_name", "Silent"]
+    assert wiki.records["Louder"].fields["former_ids"] == ["Loud"]
+
+
+def test_redirects_are_names_of_the_page_they_lead_to(wiki: Live, store: WikiStore) -> None:
+    store.edit("Radio frequency", "the RF")
+    for title, target in (("RF", "Radio frequency"), ("R F", "RF"), ("A", "B"), ("B", "A"), ("Lost", "Nowhere")):
+        store.edit(title, f"#REDIRECT [[{target}]]", redirect=target)
+    wiki.sync()
+    assert list(wiki.records) == ["Radio_frequency"]
+    assert wiki.records["Radio_frequency"].fields["former_ids"] == ["RF", "R_F"]
+    store.delete("R F")
+    wiki.sync()
+    assert wiki.records["Radio_frequency"].fields["former_ids"] == ["RF"]
+
+
+def test_a_page_that_becomes_a_redirect_is_no_record(wiki: Live, store: WikiStore) -> None:
+    store.edit("Twin", "one text")
+    store.edit("Whole", "all of it")
+    wiki.sync()
+    store.edit("Twin", "#REDIRECT [[Whole]]", redirect="Whole")
+    wiki.sync()
+    assert list(wiki.records) == ["Whole"]
+    assert wiki.records["Whole"].fields["former_ids"] == ["Twin"]
+
+
+def test_deletion_restoration_and_a_title_used_again(wiki: Live, store: WikiStore) -> None:
+    store.edit("Stay", "stays")
+    first = store.edit("Page", "before").id
+    wiki.sync()
+    store.delete("Page")
+    assert wiki.sync() == [Complete(str(first))]
+    assert list(wiki.records) == ["Stay"]
+    store.restore("Page")
+    wiki.sync()
+    assert text_of(wiki.records["Page"]) == "before"
+    store.delete("Page")
+    assert store.edit("Page", "after").id != first
+    wiki.sync()
+    assert text_of(wiki.records["Page"]) == "after"
+
+
+def test_the_fingerprint_moves_with_everything_but_the_clock(wiki: Live, store: WikiStore) -> None:
+    store.edit("Stay", "stays")
+    store.edit("Page", "one")
+    store.edit("Other", "two")
+    source = wiki.source()
+    seen = [source.fingerprint()]
+    store.now -= timedelta(days=2)  # a clock put back: what happens now sorts behind what happened before
+    steps = (
+        lambda: store.edit("Page", "edited"),
+        lambda: store.edit("Late", "created"),
+        lambda: store.move("Other", "Another"),
+        lambda: store.delete("Page"),
+        lambda: store.restore("Page"),
+        lambda: store.upload("Scope.png", png()),
+        lambda: store.upload("Scope.png", png() + b" "),
+    )
+    for step in steps:
+        step()
+        assert source.fingerprint() not in seen
+        seen.append(source.fingerprint())
+    assert source.fingerprint() == seen[-1]
+    store.now += timedelta(days=9)
+    assert source.fingerprint() == seen[-1]
+
+
+@pytest.mark.parametrize("code", ["maxlag", "ratelimited", "readonly"])
+def test_a_busy_wiki_is_asked_again(wiki: Live, store: WikiStore, code: str) -> None:
+    store.edit("Page", "text")
+    body = b'{"error": {"code": "%s", "info": "Come back later."}, "servedby": "mw1"}' % code.encode()
+    wiki.server.fail("body", body=body, path="allpages")
+    wiki.sync()
+    assert list(wiki.records) == ["Page"]
+    wiki.server.fail("body", body=body, path="allpages", times=-1)
+    with pytest.raises(FeedError, match=f"{code}: Come back later"):
+        wiki.sync()
+
+
+def test_database_lag_is_an_outage_that_ends(wiki: Live, store: WikiStore) -> None:
+    store.edit("Page", "text")
+    wiki.sync()
+    store.lag = 8
+    with pytest.raises(FeedError, match=r"127\.0\.0\.1"):
+        wiki.sync()
+
+
+def test_an_error_object_names_itself(wiki: Live, store: WikiStore) -> None:
+    store.edit("Page", "text")
+    wiki.again(options={"namespaces": [-7]})
+    with pytest.raises(FeedError, match="badinteger: Invalid value"):
+        wiki.sync()
+
+
+def secret(root: Path, value: str) -> SecretPlace:
+    (root / "secret").write_text(value)
+    return SecretPlace(file=root / "secret")
+
+
+def test_a_private_wiki_wants_a_bot_password(wiki: Live, store: WikiStore, app: Altered, tmp_path: Path) -> None:
+    store.anonymous_may_read, store.users = False, {"Reader@index": "bot-pass-123"}
+    store.edit("Page", "text [[File:Scope.png]]")
+    store.upload("Scope.png", png())
+    with pytest.raises(FeedError, match=r"readapidenied.*bot password in `credentials`"):
+        wiki.sync()
+    wiki.again(credentials=Credentials(user="Reader@index", password=secret(tmp_path, "wrong-pass")))
+    with pytest.raises(FeedError, match="signing in failed") as told:
+        wiki.sync()
+    assert "wrong-pass" not in str(told.value)
+    wiki.again(credentials=Credentials(user="Reader@index", password=secret(tmp_path, "bot-pass-123")))
+    assert wiki.failures() == []
+    assert [a.name for a in wiki.records["Page"].attachments] == ["Scope.png"], "through img_auth.php, signed in"
+    assert "bot-pass-123" not in repr(wiki.cursor)
+
+
+def test_a_session_that_ends_shows_no_smaller_wiki(wiki: Live, store: WikiStore, app: Altered, tmp_path: Path) -> None:
+    store.users = {"Reader@index": "bot-pass-123"}
+    store.edit("Page", "text")
+    wiki.again(credentials=Credentials(user="Reader@index", password=secret(tmp_path, "bot-pass-123")))
+    wiki.sync()
+    signed_out = Altered(app.app)
+
+    def end(request, answer):
+        if request.args.get("generator") != "allpages":
+            app.app.end_sessions()
+        return answer
+
+    signed_out.change = end
+    wiki.server.app = signed_out
+    with pytest.raises(FeedError, match="assertuserfailed"):
+        wiki.sync()
+
+
+def test_a_picture_is_fetched_once_and_again_when_it_changes(wiki: Live, store: WikiStore) -> None:
+    store.edit("Page", "Before [[File:scope trace.png|thumb|The trace]] after [[File:Nowhere.png]].")
+    store.upload("Scope trace.png", png())
+    wiki.sync()
+    (attachment,) = wiki.records["Page"].attachments
+    assert (attachment.name, attachment.media_type) == ("Scope_trace.png", "image/png")
+    assert wiki.context.blobs.get(attachment.sha256) == png()
+    assert len(wiki.server.asked("/images/")) == 1
+    store.edit("Page", store.find("Page").latest.text + " More.")
+    wiki.sync()
+    assert wiki.server.asked("/images/") == []
+    store.upload("Scope trace.png", png() + b"\0")
+    assert len([c for c in wiki.sync() if isinstance(c, Upsert)]) == 1, "the page's own revision is the same"
+    assert wiki.context.blobs.get(wiki.records["Page"].attachments[0].sha256) == png() + b"\0"
+    assert wiki.sync() == []
+
+
+@pytest.mark.parametrize("fault", [{"kind": "status"}, {"kind": "html"}, {"kind": "status", "status": 404}])
+def test_a_picture_that_cannot_be_had_costs_no_page(wiki: Live, store: WikiStore, fault: dict) -> None:
+    page = store.edit("Page", "Before [[File:Scope.png]] after.")
+    store.upload("Scope.png", png())
+    wiki.server.fail(path="/images/", times=-1, **fault)
+    (failure,) = wiki.failures()
+    assert failure.unit == str(page.id) != failure.item
+    assert (failure.record_id, failure.permanent) == ("Page", False)
+    assert "Before" in text_of(wiki.records["Page"])
+    assert wiki.records["Page"].attachments == ()
+    wiki.server.faults.clear()
+    assert wiki.failures() == []
+    assert len(wiki.records["Page"].attachments) == 1
+    assert wiki.sync() == []
+
+
+def test_pictures_can_be_left_out(wiki: Live, store: WikiStore) -> None:
+    store.edit("Page", "[[File:Scope.png]] text")
+    store.upload("Scope.png", png())
+    wiki.again(options={"pictures": False})
+    wiki.sync()
+    assert wiki.records["Page"].attachments == ()
+    assert wiki.server.asked("images|allfileusages") == []
+
+
+def test_a_file_of_a_shared_repository_is_found(wiki: Live, store: WikiStore, app: Altered) -> None:
+    store.edit("Page", "[[File:Shared.png]] text")
+    store.upload("Shared.png", png())
+
+    def not_listed(request, answer):
+        if "allimages" in answer.get("query", {}):
+            answer["query"]["allimages"] = []
+        return answer
+
+    app.change = not_listed
+    wiki.sync()
+    assert [a.name for a in wiki.records["Page"].attachments] == ["Shared.png"]
+
+
+def test_content_models_are_markups_or_no_pages(wiki: Live, store: WikiStore) -> None:
+    store.edit("Text", "plain & *simple*", model="text")
+    store.edit("Marked", "# Marked\n\n| a | b |\n| - | - |\n| 1 | 2 |", model="markdown")
+    store.edit("Doku", "====== Doku ======\n\n**bold** words", model="dokuwiki")
+    store.edit("Code", "return {}", model="Scribunto")
+    found = wiki.sync()
+    assert {c.reason.partition(":")[0] for c in found if isinstance(c, Ignored)} == {
+        "content model dokuwiki",
+        "content model Scribunto",
+    }
+    assert sorted(wiki.records) == ["Marked", "Text"]
+    assert [part.kind for part in wiki.records["Marked"].parts] == ["table"]
+    assert text_of(wiki.records["Text"]) == "plain & *simple*"
+    wiki.cursor = None
+    wiki.again(options={"markups": {"dokuwiki": "dokuwiki"}})
+    wiki.sync()
+    assert text_of(wiki.records["Doku"]) == "bold words"
+
+
+def test_hidden_text_is_not_kept(wiki: Live, store: WikiStore) -> None:
+    page = store.edit("Page", "a password")
+    store.edit("Stay", "stays")
+    wiki.sync()
+    store.edit("Page", "a password again")
+    last = page.revisions.pop()
+    page.revisions.append(Revision(last.id, last.text, last.user, last.time, hidden=True))
+    wiki.sync()
+    assert list(wiki.records) == ["Stay"]
+
+
+def test_front_matter_and_other_namespaces(wiki: Live, store: WikiStore) -> None:
+    text = '---\ntitle: "Ours"\naccess: [ops]\ndate: 2025-10-20T07:09:00-05:00\n---\n# Ours\n\nWords.'
+    store.edit("Help:Front", text, model="markdown")
+    store.edit("Main", "main text")
+    wiki.again(options={"namespaces": [0, 12]})
+    wiki.sync()
+    record = wiki.records["Help:Front"]
+    assert (record.title, record.access, record.created_at) == (
+        "Ours",
+        ("ops",),
+        datetime(2025, 10, 20, 12, 9, tzinfo=UTC),
+    )
+    wiki.again(options={"namespaces": [0]})
+    wiki.sync()
+    assert list(wiki.records) == ["Main"]
+
+
+def test_an_edit_during_the_scan_is_read_with_the_next(wiki: Live, store: WikiStore, app: Altered) -> None:
+    store.edit("Page", "before")
+
+    def edit(request, answer):
+        if request.args.get("generator") == "allpages":
+            store.edit("Page", "written while it was read")
+            app.change = lambda _, answer: answer
+        return answer
+
+    app.change = edit
+    wiki.sync()
+    wiki.sync()
+    assert text_of(wiki.records["Page"]) == "written while it was read"
+    assert wiki.sync() == []
+
+
+def test_pages_repeated_missing_and_without_id(wiki: Live, store: WikiStore, app: Altered) -> None:
+    for number in range(4):
+        store.edit(f"Page {number}", f"text {number}")
+    kept = store.find("Page 3").id
+    wiki.sync()
+
+    def twist(request, answer):
+        if request.args.get("generator") == "allpages":
+            pages = answer["query"]["pages"]
+            pages.pop(str(kept))
+            pages["-1"] = {"ns": 0, "title": "Bad#title", "invalid": "", "invalidreason": "The title has a #."}
+            if "gapcontinue" not in request.args:
+                answer["continue"] = {"gapcontinue": "Page_0", "continue": "gapcontinue||"}  # once more the same page
+        return answer
+
+    app.change = twist
+    failures = wiki.failures()
+    assert {(failure.unit, failure.permanent) for failure in failures} == {("Bad#title", False), (str(kept), False)}
+    assert any("answers when it is asked for" in failure.reason for failure in failures)
+    assert len(wiki.records) == 4
+
+
+def test_a_listing_in_a_circle_is_an_outage(wiki: Live, store: WikiStore, app: Altered) -> None:
+    store.edit("Page", "text")
+    app.change = lambda _, answer: {**answer, "continue": {"gapcontinue": "Page", "continue": "gapcontinue||"}}
+    with pytest.raises(FeedError, match="round in circles"):
+        wiki.sync()
+
+
+def test_a_page_that_fails_for_ever_stops_no_other(wiki: Live, store: WikiStore, app: Altered) -> None:
+    bad = store.edit("Bad", "text")
+    store.edit("Good", "text")
+
+    def spoil(request, answer):
+        page = answer.get("query", {}).get("pages", {}).get(str(bad.id), {})
+        for revision in page.get("revisions", ()):
+            revision["slots"]["main"] = {"contentmodel": "wikitext", "missing": ""}
+        return answer
+
+    app.change = spoil
+    for edit in range(3):
+        (failure,) = wiki.failures()
+        assert (failure.unit, failure.reason) == (str(bad.id), "its text cannot be had (missing)")
+        store.edit("Good", f"edit {edit}")
+    app.change = lambda _, answer: answer
+    wiki.sync()
+    assert sorted(wiki.records) == ["Bad", "Good"]
+
+
+def test_a_wiki_from_before_slots(wiki: Live, store: WikiStore, app: Altered) -> None:
+    store.edit("Page", "old software")
+
+    def flatten(request, answer):
+        answer.pop("batchcomplete", None)
+        for page in answer.get("query", {}).get("pages", {}).values():
+            for revision in page.get("revisions", ()):
+                revision |= revision.pop("slots")["main"]
+        return {**answer, "warnings": {"revisions": {"*": "Unrecognized parameter: rvslots"}}}
+
+    app.change = flatten
+    wiki.sync()
+    assert text_of(wiki.records["Page"]) == "old software"
+
+
+def test_a_wrong_address_or_option_says_so(wiki: Live, store: WikiStore) -> None:
+    store.edit("Page", "text")
+    wiki.again(options={"namespace": 0})
+    with pytest.raises(FeedError, match=r"options\.namespace: .*there are: namespaces, markups"):
+        wiki.sync()
+    wiki.again(options={}, url="wiki.example")
+    with pytest.raises(FeedError, match="`url` is missing"):
+        wiki.sync()
+    wiki.again(url=f"{wiki.server.url}/wiki/Main_Page")
+    assert isinstance(wiki.source().check().units, int), "any folder holds an api.php on this server"
+    wiki.server.fail("status", status=404, times=-1)
+    with pytest.raises(FeedError, match=r"is `url` the address of api\.php"):
+        wiki.sync()
+
+
+def test_a_missing_api_takes_no_page_away(wiki: Live, store: WikiStore) -> None:
+    for number in range(3):
+        store.edit(f"Page {number}", "text")
+    wiki.sync()
+    store.edit("Page 1", "edited")
+    wiki.server.fail("status", status=404, path=BODIES, times=-1)
+    (failure,) = wiki.failures()
+    assert isinstance(failure, Failure)
+    assert len(wiki.records) == 3
