@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import typer
 
-from aps_rag_pipeline.cli import asking, demo, facility, failures, graph, pipeline
+from aps_rag_pipeline.cli import asking, demo, facility, failures, graph, listen, pipeline
 from aps_rag_pipeline.cli.common import EXIT_USAGE, EXIT_WRONG
 
 app = typer.Typer(
@@ -30,6 +30,7 @@ app.command("sync")(pipeline.sync)
 app.command("ui")(pipeline.ui)
 app.command("status")(pipeline.status)
 app.add_typer(failures.app, name="failures", help="Items that could not be read.")
+app.command("listen")(listen.listen)
 app.command("purge")(pipeline.purge)
 app.command("search")(asking.search)
 app.command("ask")(asking.ask)

@@ -22,8 +22,8 @@ class Decision:
 
 
 def decide(settings: Settings, source: str, now: datetime) -> Decision:
-    """Launch when a day has passed and a feed or its configuration moved, when a retry is due, after a failure, and
-    when something applied is not released."""
+    """Launch when a day has passed and a feed or its configuration moved, when a feed was told of a change or has
+    items to retry, after a failure, and when something applied is not released."""
     feeds = settings.feeds_of(source)
     home = Home(settings.home)
     if not feeds:
@@ -49,6 +49,9 @@ def _reason(settings: Settings, home: Home, feed: Feed, now: datetime) -> str:
         return f"{feed.name} has items to retry"
     if known.succeeded_at is None:
         return f"{feed.name} was never read to its end"
+    nudged = state.read_nudge(home, feed.name)
+    if nudged is not None and nudged >= known.attempted_at:
+        return f"{feed.name} was told of a change"
     if now - known.succeeded_at < DAILY:
         return ""
     source = reader(settings, feed, home.blobs)

@@ -54,19 +54,27 @@ def write_feed(home: Home, state: FeedState) -> None:
 def forget_feed(home: Home, feed: str) -> None:
     _path(home, feed).unlink(missing_ok=True)
     _look(home, feed).unlink(missing_ok=True)
+    _nudge(home, feed).unlink(missing_ok=True)
 
 
 def read_look(home: Home, feed: str) -> datetime | None:
     """When a sensor last looked at a feed and found that nothing had moved."""
-    try:
-        return msgspec.json.decode(_look(home, feed).read_bytes(), type=datetime)
-    except (FileNotFoundError, msgspec.DecodeError):
-        return None
+    return _read_time(_look(home, feed))
 
 
 def write_look(home: Home, feed: str, at: datetime) -> None:
     """Kept apart from the feed's state, which belongs to the sync."""
     _write(_look(home, feed), msgspec.json.encode(at))
+
+
+def read_nudge(home: Home, feed: str) -> datetime | None:
+    """When a feed was last told of a change by its source."""
+    return _read_time(_nudge(home, feed))
+
+
+def write_nudge(home: Home, feed: str, at: datetime) -> None:
+    """Kept apart from the feed's state, since it is told at any moment of a sync."""
+    _write(_nudge(home, feed), msgspec.json.encode(at))
 
 
 def all_feeds(home: Home) -> list[FeedState]:
@@ -93,6 +101,17 @@ def _path(home: Home, feed: str) -> Path:
 
 def _look(home: Home, feed: str) -> Path:
     return home.state / f"look-{feed}.json"
+
+
+def _nudge(home: Home, feed: str) -> Path:
+    return home.state / f"nudge-{feed}.json"
+
+
+def _read_time(path: Path) -> datetime | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=datetime)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
 
 
 def _write(path: Path, data: bytes) -> None:
