@@ -107,7 +107,7 @@ def test_a_record_says_what_the_pv_is_and_how_it_is_archived(reader: Reader) -> 
         "units": "mA",
         "record_type": "ai",
         **{"prec": 3, "hopr": 250, "lopr": 0, "hihi": 220, "high": 210, "hhsv": "MAJOR", "inp": "S:Raw CP"},
-        "data_type": "scalar double",
+        "data_type": "double",
         "archived_since": "2019-03-04T17:20:05.123000+00:00",
         "archiving": "paused",
         "sampling_method": "scan",

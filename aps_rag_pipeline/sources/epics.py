@@ -12,6 +12,7 @@ from aps_rag_pipeline.content.text import decode, is_binary
 from aps_rag_pipeline.sources.base import Failure, Found, Ignored, Source, UnreadableError, Upsert
 from aps_rag_pipeline.sources.files import FileEntry, FileSource, Unit
 from aps_rag_pipeline.sources.pvs.archiver import ArchiverPvs
+from aps_rag_pipeline.sources.pvs.controls import ChannelAccessPvs, PvAccessPvs
 from aps_rag_pipeline.sources.pvs.model import MAX_NAME, Pv, link_target, name_words, pv_of_fields, pv_record, typed
 from aps_rag_pipeline.sources.tabular import check_headings, labels
 
@@ -180,4 +181,9 @@ def _pv_of(record: DbRecord, place: str) -> Pv:
     return pv
 
 
-FORMS: dict[str, type[Source]] = {"files": EpicsFiles, "archiver": ArchiverPvs}
+FORMS: dict[str, type[Source]] = {
+    "files": EpicsFiles,
+    "archiver": ArchiverPvs,
+    "channel_access": ChannelAccessPvs,
+    "pvaccess": PvAccessPvs,
+}

@@ -138,7 +138,10 @@ def mended_json(text: str) -> Any:
     def escaped(match: re.Match[str]) -> str:
         return match[1] + _BARE_QUOTE.sub(r'\1\\"', match[2]) + match[3]
 
-    return json.loads(_VALUE.sub(escaped, text))
+    try:
+        return json.loads(text)
+    except ValueError:
+        return json.loads(_VALUE.sub(escaped, text))
 
 
 def appliance_time(text: str, zone: tzinfo) -> datetime | None:

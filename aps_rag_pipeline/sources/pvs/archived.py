@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, tzinfo
@@ -13,7 +12,8 @@ import msgspec
 from aps_rag_pipeline.records import FieldValue, Link, Record
 from aps_rag_pipeline.settings import Feed
 from aps_rag_pipeline.sources.pvs.appliance import appliance_time
-from aps_rag_pipeline.sources.pvs.model import MANY_STATES, TWO_STATES, pv_of_fields, pv_record
+from aps_rag_pipeline.sources.pvs.model import pv_of_fields, pv_record
+from aps_rag_pipeline.sources.pvs.record_fields import lasting, plain
 
 #: Attribute of an archived PV → the field of the record it was read from.
 _LIMITS = {
@@ -26,37 +26,6 @@ _LIMITS = {
     "lowerWarningLimit": "LOW",
     "lowerAlarmLimit": "LOLO",
 }
-#: Upper and lower limits that are both 0 where nobody set them.
-_PAIRS = (("HOPR", "LOPR"), ("DRVH", "DRVL"), ("HIHI", "LOLO"), ("HIGH", "LOW"))
-_NUMBERS = frozenset({*_LIMITS.values(), "PREC", "HYST", "ADEL", "MDEL", "NELM"})
-#: What these say where nobody has said anything.
-_DEFAULTS = {"PREC": "0", "HYST": "0", "ADEL": "0", "MDEL": "0", "SCAN": "Passive"}
-#: Fields that somebody sets and that stay; all others may be values of the moment.
-_LASTING = frozenset(
-    {
-        *_NUMBERS,
-        *TWO_STATES,
-        *MANY_STATES,
-        *("DESC", "EGU", "SCAN", "DTYP", "FTVL", "HHSV", "HSV", "LSV", "LLSV", "ZSV", "OSV", "COSV", "UNSV", "CALC"),
-        *("INP", "OUT", "FLNK", "DOL", "ASG", "PINI", "OMSL", "EVNT", "IVOA", "EGUF", "EGUL", "LINR"),
-    }
-)
-_INPUT = re.compile(r"INP[A-U]|OUT[A-U]|LNK[0-9A-F]")
-
-
-def lasting(fields: Mapping[str, Any]) -> dict[str, str]:
-    """The fields of a record that are set and not measured, as a database file would state them: numbers in their
-    shortest form, and no limits where none are set."""
-    found = {
-        key: _plain(value) if key in _NUMBERS else str(value)
-        for key, value in fields.items()
-        if (key in _LASTING or _INPUT.fullmatch(key)) and value is not None
-    }
-    for pair in _PAIRS:
-        if all(found.get(key, "0") in ("0", "") for key in pair):
-            for key in pair:
-                found.pop(key, None)
-    return {key: value for key, value in found.items() if value and _DEFAULTS.get(key) != value}
 
 
 def archived_record(
@@ -80,8 +49,9 @@ def archived_record(
 def _archiving(info: Mapping[str, Any], zone: tzinfo) -> dict[str, FieldValue]:
     said: dict[str, FieldValue] = {}
     if kind := str(info.get("DBRType") or ""):
-        said["data type"] = kind.removeprefix("DBR_").replace("_", " ").lower()
-    count = _plain(info.get("elementCount"))
+        array = "array of " if kind.startswith("DBR_WAVEFORM_") else ""
+        said["data type"] = array + re.sub(r"^DBR_(SCALAR_|WAVEFORM_)?", "", kind).replace("_", " ").lower()
+    count = plain(info.get("elementCount"))
     if count not in ("", "0", "1"):
         said["elements"] = int(float(count))
     if since := _time(info.get("creationTime"), zone):
@@ -89,7 +59,7 @@ def _archiving(info: Mapping[str, Any], zone: tzinfo) -> dict[str, FieldValue]:
     said["archiving"] = "paused" if str(info.get("paused")).lower() == "true" else "active"
     if method := str(info.get("samplingMethod") or ""):
         said["sampling method"] = method.lower()
-    if period := _plain(info.get("samplingPeriod")):
+    if period := plain(info.get("samplingPeriod")):
         said["sampling period s"] = float(period)
     if policy := str(info.get("policyName") or ""):
         said["archiving policy"] = policy
@@ -98,12 +68,3 @@ def _archiving(info: Mapping[str, Any], zone: tzinfo) -> dict[str, FieldValue]:
 
 def _time(value: Any, zone: tzinfo) -> datetime | None:
     return appliance_time(str(value), zone) if value else None
-
-
-def _plain(value: Any) -> str:
-    """A number in its shortest form; empty for NaN and infinities, which stand for what is not set."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return "" if value is None else str(value).strip()
-    return format(number, ".15g") if math.isfinite(number) else ""

@@ -113,7 +113,12 @@ def link_target(value: str) -> str:
     target = value.split()[0] if value.split() else ""
     if not target or target[0] in "@#" or _NUMBER.fullmatch(target):
         return ""
-    return _RECORD_FIELD.sub("", target)
+    return record_name(target)
+
+
+def record_name(name: str) -> str:
+    """The record that a PV belongs to: a PV may be a field of it."""
+    return _RECORD_FIELD.sub("", name)
 
 
 def name_words(name: str) -> str:

@@ -1,0 +1,131 @@
+"""PVs over PVAccess, through p4p."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Any, Self
+
+from p4p.client.thread import Context
+from p4p.wrapper import Value as Structure
+
+from aps_rag_pipeline.sources.pvs.answers import MAX_ELEMENTS, SEVERITIES, Answer, Value, silent
+from aps_rag_pipeline.sources.pvs.model import record_name, states
+
+#: Part and member of a structure → the field of the record that says it.
+_MEMBERS = {
+    ("display", "description"): "DESC",
+    ("display", "units"): "EGU",
+    ("display", "precision"): "PREC",
+    ("display", "limitHigh"): "HOPR",
+    ("display", "limitLow"): "LOPR",
+    ("control", "limitHigh"): "DRVH",
+    ("control", "limitLow"): "DRVL",
+    ("valueAlarm", "highAlarmLimit"): "HIHI",
+    ("valueAlarm", "highWarningLimit"): "HIGH",
+    ("valueAlarm", "lowWarningLimit"): "LOW",
+    ("valueAlarm", "lowAlarmLimit"): "LOLO",
+}
+_TYPES = {
+    "?": "boolean",
+    "s": "string",
+    "b": "byte",
+    "h": "short",
+    "i": "int",
+    "l": "long",
+    "f": "float",
+    "d": "double",
+}
+_PORT = 5076
+
+
+class PvAccess:
+    """A client with channels of its own."""
+
+    def __init__(self, addresses: Sequence[str], port: int | None, timeout_s: float) -> None:
+        searched = str(port or _PORT)
+        conf = {
+            "EPICS_PVA_ADDR_LIST": " ".join(a if ":" in a else f"{a}:{searched}" for a in addresses),
+            "EPICS_PVA_AUTO_ADDR_LIST": "NO",
+            "EPICS_PVA_BROADCAST_PORT": searched,
+        }
+        self.timeout_s = timeout_s
+        self._context = Context("pva", conf=conf if addresses else None, useenv=not addresses, nt=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._context.close()
+
+    def ask(self, names: Sequence[str], *, fields: bool) -> dict[str, Answer]:
+        replies = dict(zip(names, self._get(list(names)), strict=True))
+        types: dict[str, str] = {}
+        if fields:
+            answered = [name for name, reply in replies.items() if isinstance(reply, Structure)]
+            for name, reply in zip(answered, self._get([f"{record_name(n)}.RTYP" for n in answered]), strict=True):
+                types[name] = str(reply.get("value", "")) if isinstance(reply, Structure) else ""
+        return {name: self._answer(name, reply, types.get(name, "")) for name, reply in replies.items()}
+
+    def _get(self, names: list[str]) -> list[Any]:
+        return list(self._context.get(names, timeout=self.timeout_s, throw=False)) if names else []
+
+    def _answer(self, name: str, reply: Any, record_type: str) -> Answer:
+        if isinstance(reply, TimeoutError):
+            return silent(name, self.timeout_s)
+        if not isinstance(reply, Structure):
+            return Answer(name, f"an error: {reply}")
+        said = reply.todict()
+        members = {field: _member(said, part, key) for (part, key), field in _MEMBERS.items()}
+        fields = {field: value for field, value in members.items() if value is not None and value != ""}
+        value = said.get("value")
+        labels: tuple[str, ...] = ()
+        if isinstance(value, Mapping) and "choices" in value:
+            labels = tuple(str(label) for label in value["choices"])
+        seconds = _member(said, "timeStamp", "secondsPastEpoch")
+        return Answer(
+            name,
+            record_type=record_type,
+            data_type=_data_type(reply),
+            fields={**fields, **states(record_type, labels)},
+            labels=labels,
+            value=_value(value, labels),
+            severity=SEVERITIES[min(int(_member(said, "alarm", "severity") or 0), len(SEVERITIES) - 1)],
+            time=datetime.fromtimestamp(seconds + _member(said, "timeStamp", "nanoseconds") / 1e9, UTC)
+            if seconds
+            else None,
+        )
+
+
+def _member(said: Mapping[str, Any], part: str, key: str) -> Any:
+    held = said.get(part)
+    return held.get(key) if isinstance(held, Mapping) else None
+
+
+def _data_type(reply: Structure) -> str:
+    """The type of the value in words; that of the whole structure where it is no value of one type."""
+    types = dict(reply.type().items())
+    found = types.get("value")
+    if isinstance(found, str):
+        array, code = found.startswith("a"), found[-1]
+        name = _TYPES.get(code) or (f"u{_TYPES[code.lower()]}" if code.lower() in _TYPES else code)
+        return f"array of {name}" if array else name
+    kind = str(reply.getID())
+    return "enum" if kind.startswith("epics:nt/NTEnum") else kind
+
+
+def _value(value: Any, labels: Sequence[str]) -> Value:
+    if isinstance(value, Mapping):
+        index = value.get("index")
+        return labels[index] if isinstance(index, int) and 0 <= index < len(labels) else None
+    if hasattr(value, "tolist"):
+        return list(value[:MAX_ELEMENTS].tolist())
+    if isinstance(value, list):
+        return [str(item) for item in value[:MAX_ELEMENTS]]
+    return value if isinstance(value, str | int | float | bool) else None
