@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
-from tests.live_feed import CASES, LiveFeed, live_feed
+from aps_rag_pipeline.records import decode_record
+from aps_rag_pipeline.stores.catalog import unpack
+from aps_rag_pipeline.sync import pipeline
+from aps_rag_pipeline.sync.publish import collect
+from aps_rag_pipeline.sync.purge import purge
+from tests.live_feed import CASES, LiveFeed, live_feed, visible
 
 #: Faults that one more attempt survives.
 PASSING = [
@@ -170,3 +176,28 @@ def test_a_service_that_hangs_ends_with_its_deadline(served: LiveFeed) -> None:
     assert "no answer" in synced.report.error or "deadline" in synced.report.error
     assert len(served.requested) <= 3 * 4
     served.server.faults.clear()
+
+
+def test_fetched_files_outlive_a_collection_and_go_with_a_purge() -> None:
+    with live_feed("icms_webcenter") as feed:
+        feed.case.put(1, "the password of the vacuum gauge")
+        feed.case.put(2, "a harmless procedure")
+        feed.sync()
+        settings = feed.settings
+        with pipeline.open_workspace(settings) as workspace:
+            pipeline.complete(workspace)
+            blobs = workspace.home.blobs
+            before = set(blobs)
+            assert len(before) == 2
+            collect(workspace, at_once=True)
+            assert set(blobs) == before
+            (key,) = (row["key"] for row in workspace.catalog.rows("select key, body from records") if _says(row))
+            purge(workspace, key)
+            assert len(set(blobs)) == 1
+            assert not any(b"password" in blobs.get(sha256) for sha256 in blobs)
+        assert feed.sync().moved == 0
+        assert feed.bodies_asked() == []
+
+
+def _says(row: Any) -> bool:
+    return "password" in visible(decode_record(unpack(row["body"])))

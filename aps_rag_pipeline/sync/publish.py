@@ -18,7 +18,7 @@ import msgspec
 from aps_rag_pipeline import clock
 from aps_rag_pipeline.models import ModelDescription
 from aps_rag_pipeline.stores import releases
-from aps_rag_pipeline.stores.catalog import from_iso
+from aps_rag_pipeline.stores.catalog import from_iso, unpack_json
 from aps_rag_pipeline.stores.home import Home
 from aps_rag_pipeline.stores.releases import LEASE, MANIFEST, FeedFreshness, Manifest, ReleasedModel
 from aps_rag_pipeline.stores.sql_models import load_models
@@ -265,6 +265,10 @@ def _forget_versions(workspace: Workspace) -> None:
 
 def _collect_blobs(workspace: Workspace, grace: timedelta) -> int:
     wanted = {row["sha256"] for row in workspace.catalog.rows("select distinct sha256 from attachments")}
+    for row in workspace.catalog.rows("select cursor from feeds"):
+        cursor = unpack_json(row["cursor"])  # live feeds keep files there that they need not fetch again
+        for files in (cursor.get("files", {}) if isinstance(cursor, dict) else {}).values():
+            wanted.update(files.values())
     blobs, newest = workspace.home.blobs, clock.now().timestamp() - grace.total_seconds()
     gone = [sha for sha in blobs if sha not in wanted and blobs.path(sha).stat().st_mtime <= newest]
     for sha256 in gone:

@@ -7,7 +7,7 @@ import logging
 from aps_rag_pipeline import clock
 from aps_rag_pipeline.stores import bolt_server, sparse
 from aps_rag_pipeline.stores.bolt import GraphError
-from aps_rag_pipeline.stores.catalog import Catalog, iso
+from aps_rag_pipeline.stores.catalog import Catalog, iso, pack_json, unpack_json
 from aps_rag_pipeline.stores.lock import WriterLock
 from aps_rag_pipeline.stores.vectors import LanceTables
 from aps_rag_pipeline.sync import pipeline, spool
@@ -96,6 +96,7 @@ def purge(workspace: Workspace, key: str) -> int:
                     "insert or replace into purged select source, feed, id, ? from records where rid = ?",
                     (iso(clock.now()), rid),
                 )
+            _forget_files(catalog, rids)
             remove_records(catalog, rids, number)
             connection.execute("update changesets set removed = ? where number = ?", (len(rids), number))
             for rid in rids:
@@ -105,6 +106,19 @@ def purge(workspace: Workspace, key: str) -> int:
         pipeline.complete(workspace, before_release=lambda: _rewrite(workspace))
         _scrub(workspace)
     return len(rids)
+
+
+def _forget_files(catalog: Catalog, rids: list[int]) -> None:
+    """Live feeds keep fetched files by unit; those of a purged record go with it."""
+    for rid in rids:
+        row = catalog.rows(
+            "select r.feed, r.unit, f.cursor from records r join feeds f on f.feed = r.feed where rid = ?", (rid,)
+        )
+        cursor = unpack_json(row[0]["cursor"]) if row else None
+        if isinstance(cursor, dict) and cursor.get("files", {}).pop(row[0]["unit"], None) is not None:
+            catalog.connection.execute(
+                "update feeds set cursor = ? where feed = ?", (pack_json(cursor), row[0]["feed"])
+            )
 
 
 def _rewrite(workspace: Workspace) -> None:
