@@ -18,6 +18,7 @@ class Case:
     form = "rest"
     listing = r"^/api/Logbook/Log(bookTypes|Documents)|^/api/Search"
     item = r"^.*/api/Logbook/(LogEntries|LogbookSections)"
+    per_item = 3  # entries of the document, its sections, entries of the one section
 
     def __init__(self) -> None:
         self.store = MemoryStore()
