@@ -8,6 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import structs
 
 from aps_rag_pipeline.content.confluence import storage_to_html
@@ -140,6 +142,16 @@ def carried(record: Record) -> Record:
 def test_damaged_storage_keeps_its_words(text: str) -> None:
     html = storage_to_html(text).html
     assert all(word in html for word in ("open", "closed") if word in text)
+
+
+@given(st.integers(0, len(STORAGE)), st.integers(0, len(STORAGE)), st.text(max_size=20))
+def test_no_cut_breaks_the_reader(start: int, end: int, between: str) -> None:
+    assert isinstance(storage_to_html(STORAGE[:start] + between + STORAGE[end:]).html, str)
+
+
+def test_hostile_storage_costs_no_time() -> None:
+    for text in ("<![CDATA[" * 100_000, "<p>" * 100_000, "<ri:user " * 100_000, "&amp;" * 100_000):
+        assert isinstance(storage_to_html(text).html, str)
 
 
 def test_paging_follows_the_servers_own_link(wiki: Live, server: Confluence) -> None:
@@ -289,6 +301,7 @@ def test_a_cloud_site_gives_the_same_by_its_search(tmp_path: Path) -> None:
     with live(tmp_path, server, "", form="confluence", options=options, credentials=signed) as wiki:
         wiki.sync()
         assert sorted(wiki.records) == [f"OPS/Page_{number}" for number in range(5)]
+        assert text_of(wiki.records["OPS/Page_4"]) == "text 4 @Kavya Rao"
         assert wiki.sync() == []
         assert all(request.startswith("GET /wiki/rest/api/") for request in wiki.server.requests)
         page = server.find("OPS", "Page 1")

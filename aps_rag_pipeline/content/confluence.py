@@ -18,7 +18,6 @@ from aps_rag_pipeline.content.wikilines import WikiText, plain_html, verbatim
 if TYPE_CHECKING:
     from lxml.etree import _Element
 
-_CDATA = re.compile(r"(<!\[CDATA\[.*?\]\]>)", re.DOTALL)
 _ENTITY = re.compile(r"&([A-Za-z][A-Za-z0-9]*);")
 _XML_ENTITIES = frozenset(("amp", "lt", "gt", "quot", "apos"))
 _NAMESPACES = "".join(f' xmlns:{name}="urn:{name}"' for name in ("ac", "ri", "at"))
@@ -54,8 +53,12 @@ def storage_to_html(text: str) -> WikiText:
 
 def _with_characters(text: str) -> str:
     """Named entities of HTML as characters, which XML does not know; verbatim stretches stay as they are."""
-    pieces = _CDATA.split(text)
-    return "".join(piece if number % 2 else _ENTITY.sub(_character, piece) for number, piece in enumerate(pieces))
+    pieces: list[str] = []
+    position = 0
+    while (start := text.find("<![CDATA[", position)) >= 0 and (end := text.find("]]>", start)) >= 0:
+        pieces += [_ENTITY.sub(_character, text[position:start]), text[start : end + 3]]
+        position = end + 3
+    return "".join([*pieces, _ENTITY.sub(_character, text[position:])])
 
 
 def _character(match: re.Match[str]) -> str:

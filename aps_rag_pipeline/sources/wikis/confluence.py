@@ -33,7 +33,10 @@ from aps_rag_pipeline.sources.wikis.uploads import LiveShelf, Upload
 _LISTED = "version,ancestors,space,metadata.labels"
 _RESTRICTED = "restrictions.read.restrictions.user,restrictions.read.restrictions.group"
 _BODY = "body.storage,version,history,space"
-_MENTION = re.compile(r"<ri:user\b(?![^>]*ri:username)[^>]*?ri:(userkey|account-id)=\"([^\"]+)\"")
+#: A person by key, where no name stands beside it.
+_MENTION = re.compile(
+    r"""<ri:user\b(?![^>]{0,500}ri:username)[^>]{0,500}?ri:(userkey|account-id)=["']([^"'<>]{1,200})["']"""
+)
 
 
 class ConfluenceOptions(Options):
