@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -89,6 +89,8 @@ class JsonScan(EntriesScan):
                 if not isinstance(found, Entry):
                     yield found
                     continue
+                for entry in found.thread():
+                    entry.files = {self._own(address): shown for address, shown in entry.files.items()}
                 first = entries.setdefault(found.id, found)
                 if first is found:
                     yield found
@@ -102,6 +104,14 @@ class JsonScan(EntriesScan):
     def fetch(self, unit: ThreadUnit, address: str) -> bytes | None:
         target = urljoin(self.options.files_url or self.feed.url, address)
         return self.http.content(target)
+
+    def _own(self, address: str) -> str:
+        """An address on the host of the feed without that host; others stay, and are linked to, never fetched."""
+        there = urlsplit(address)
+        here = urlsplit(self.options.files_url or self.feed.url)
+        if not there.netloc or (there.scheme, there.netloc) != (here.scheme, here.netloc):
+            return address
+        return there._replace(scheme="", netloc="", fragment="").geturl()
 
     def absent(self, name: str) -> bool:
         if self._second is None:

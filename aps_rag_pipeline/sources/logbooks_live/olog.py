@@ -25,6 +25,8 @@ from aps_rag_pipeline.sources.net.http import Http
 _WINDOW = 10_000
 #: Walks from the newest entry to the oldest before it is given up.
 _WALKS = 3
+#: What the service gives at most at a time.
+_MOST = 1000
 
 
 class OlogOptions(BaseModel):
@@ -32,7 +34,7 @@ class OlogOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    page_size: int = Field(500, ge=2, le=1000, description="entries a request; the service gives 1000 at most")
+    page_size: int = Field(500, ge=2, le=_MOST, description="entries a request; the service gives 1000 at most")
     logbooks: tuple[str, ...] = Field((), description="names of the log books to read; all when left out")
     server_time_zone: str = Field("", description="zone in which a service that ignores `tz` reads times")
 
@@ -45,7 +47,10 @@ class OlogOptions(BaseModel):
     @classmethod
     def _zone(cls, name: str) -> str:
         if name:
-            ZoneInfo(name)
+            try:
+                ZoneInfo(name)
+            except (KeyError, ValueError, OSError):
+                raise ValueError(f"unknown time zone {name!r}; use an IANA name such as America/Chicago") from None
         return name
 
 
@@ -102,6 +107,7 @@ class OlogScan(EntriesScan):
         self.options = options
         self.base = base_of(feed)
         self._search = "/logs/search"
+        self._size = options.page_size
         #: How times are told to the service, in the order of trying: in UTC and saying so, then as the facility does.
         self._zones: list[tuple[str, tzinfo]] = [("UTC", UTC), ("", context.zone)]
         if options.server_time_zone:
@@ -170,7 +176,9 @@ class OlogScan(EntriesScan):
                 end, skip = page.oldest + 1, 0
             elif fresh or not skip:
                 skip += len(page.logs)
-            elif page.total is None:  # `from` is not heeded; there may be no more
+            elif page.total is None and self._size < _MOST:  # `from` is not heeded; a longer page may get past
+                self._size, skip = _MOST, 0
+            elif page.total is None and not _unseen(self._page((page.oldest or 1) - 1, 0), set(seen)):
                 break
             else:
                 raise FeedError(f"{self.base}: after {skip} entries made in one second the service gives no others")
@@ -190,18 +198,18 @@ class OlogScan(EntriesScan):
 
     def _next_page(self, end: int, seen: set[str]) -> Page:
         """The entries up to the second `end`, the last of the page before among them."""
-        while True:
-            page = self._page(end, 0)
+        newest: int | None = None
+        for zone in tuple(self._zones):
+            page = self._page(end, 0, zone)
             newest = max((second for log in page.logs if (second := _second(log)) is not None), default=None)
-            in_time = newest is not None and newest <= end + self._late(end)
+            in_time = newest is not None and newest <= _told(end, zone[1])
             if in_time and any(_identity(log) in seen for log in page.logs):
+                self._zones.sort(key=lambda other: other is not zone)
                 return page
-            if len(self._zones) == 1:
-                raise _GapError(f"asked for those up to {end}, the newest that came was made at {newest}")
-            self._zones.pop(0)
+        raise _GapError(f"asked for those up to {end}, the newest that came was made at {newest}")
 
-    def _page(self, end: int | None, skip: int) -> Page:
-        size = self.options.page_size
+    def _page(self, end: int | None, skip: int, zone: tuple[str, tzinfo] | None = None) -> Page:
+        size = self._size
         if skip + size > _WINDOW:
             raise FeedError(f"{self.base}: {skip} entries made in one second; the service lists no more of them")
         asked: dict[str, str | int] = {"size": size, "limit": size, "sort": "down"}
@@ -210,19 +218,12 @@ class OlogScan(EntriesScan):
         if self.options.logbooks:
             asked["logbooks"] = ",".join(self.options.logbooks)
         if end is not None:
-            name, zone = self._zones[0]
-            told = datetime.fromtimestamp(end + self._late(end), zone)
+            name, clock = zone or self._zones[0]
+            told = datetime.fromtimestamp(_told(end, clock), clock)
             asked["end"] = f"{told:%Y-%m-%d %H:%M:%S}.000"
             if name:
                 asked["tz"] = name
         return self._ask(asked)
-
-    def _late(self, end: int) -> int:
-        """Seconds to add where the clock in the service's zone shows a time twice, so that none is passed over."""
-        local = datetime.fromtimestamp(end, self._zones[0][1]).replace(tzinfo=None)
-        zone = self._zones[0][1]
-        first, second = (local.replace(tzinfo=zone, fold=fold).utcoffset() for fold in (0, 1))
-        return 0 if first == second else 3600
 
     def _ask(self, asked: dict[str, str | int]) -> Page:
         try:
@@ -248,6 +249,11 @@ class OlogScan(EntriesScan):
 
 class _GapError(Exception):
     """A page does not hold what the page before ended with."""
+
+
+def _told(end: int, zone: tzinfo) -> int:
+    """The second to ask for, so that none is passed over where a clock shows an hour twice: services read the first."""
+    return end + 3600 * datetime.fromtimestamp(end, zone).fold
 
 
 def _unseen(page: Page, seen: set[str]) -> list[JsonObject]:
