@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from aps_rag_pipeline.demo.advance import advance
 from aps_rag_pipeline.demo.live import bely as service
 from aps_rag_pipeline.demo.live.bely import Server
 from aps_rag_pipeline.demo.live.bely_store import MemoryStore, kind
@@ -94,22 +95,34 @@ def test_documents_sections_and_replies_become_the_records_of_the_file_form(book
     assert all("loadReplies=true" in request for request in book.server.asked("LogEntries"))
 
 
-def test_the_demo_served_live_gives_the_records_of_its_files(tmp_path: Path) -> None:
+def test_the_demo_served_live_gives_the_records_of_its_files_also_after_a_day(tmp_path: Path) -> None:
     write(tmp_path / "demo", seed=7, records=300)
     folder = tmp_path / "demo/feeds/bely"
     context = SourceContext(ZoneInfo("America/Chicago"), BlobStore(tmp_path / "blobs"), Limits(), QUICK)
-
-    def read(source: Any) -> dict[str, Record]:
-        return {change.record.id: change.record for change in source.changes(None) if isinstance(change, Upsert)}
-
-    from_files = read(FORMS["files"](Feed(name="log", source="bely", location=folder), context))
+    files = FORMS["files"](Feed(name="log", source="bely", location=folder), context)
+    held: dict[str, dict[str, Record]] = {}
+    cursor = None
     with serving(Server.of_folder(folder)) as server:
-        live = read(FORMS["rest"](Feed(name="log", source="bely", form="rest", url=server.url), context))
-    # The interface tells no labels: an export that states some has more to say than the server.
-    differ = {key for key, record in from_files.items() if record != live.get(key)}
-    assert live.keys() == from_files.keys()
-    assert differ == {key for key, record in from_files.items() if record.access != ("public",)}
-    assert len(from_files) - len(differ) > 50
+        live = FORMS["rest"](Feed(name="log", source="bely", form="rest", url=server.url), context)
+        for days in (0, 1, 2):
+            if days:
+                advance(tmp_path / "demo")
+            given: dict[str, dict[str, Record]] = {}
+            for change in live.changes(cursor):
+                match change:
+                    case Upsert(record, unit):
+                        given.setdefault(unit, {})[record.id] = record
+                    case Complete(unit):
+                        held[unit] = given.get(unit, {})
+                    case Cursor(value):
+                        cursor = value
+            found = {key: record for unit in held.values() for key, record in unit.items()}
+            wanted = {c.record.id: c.record for c in files.changes(None) if isinstance(c, Upsert)}
+            # The interface tells no labels: an export that states some has more to say than the server.
+            differ = {key for key, record in wanted.items() if record != found.get(key)}
+            assert found.keys() == wanted.keys()
+            assert differ == {key for key, record in wanted.items() if record.access != ("public",)}
+            assert len(wanted) - len(differ) > 50
 
 
 def test_a_second_look_asks_for_no_body_and_leaves_the_cursor(book: Book) -> None:
@@ -176,6 +189,46 @@ def test_a_deleted_document_is_asked_for_before_it_goes(book: Book) -> None:
     assert "4" in book.read()
 
 
+def test_a_document_that_goes_between_listing_and_reading_is_gone(book: Book) -> None:
+    book.look()
+    book.store.write(106, 4, "edited and then deleted")
+    listed = book.app._calls["/api/Search/<path:text>"]
+
+    def search(request: Any, text: str) -> Any:
+        reply = listed(request, text)
+        book.store.documents.pop(106, None)
+        return reply
+
+    book.app._calls["/api/Search/<path:text>"] = search
+    assert book.look() == [Complete("106")]
+    assert book.look() == []
+
+
+def test_an_id_that_belongs_to_something_else_now_is_no_document(book: Book) -> None:
+    book.look()
+    del book.store.documents[106]
+    refusal = (
+        b'{"exception": {}, "message": "logDocument id is not of domain logbook.", "simpleName": "InvalidArgument"}'
+    )
+    book.server.fail("status", path="LogEntries/106", times=-1, body=refusal)
+    assert book.look() == [Complete("106")]
+
+
+def test_a_section_that_a_search_names_moves_its_document(book: Book) -> None:
+    book.look()
+    book.store.documents[105]["sections"][0]["name"] = "Klystrons"
+    found = book.app._calls["/api/Search/<path:text>"]
+
+    def search(request: Any, text: str) -> Any:
+        reply = found(request, text).json
+        reply["documentResults"].append({"objectId": 900, "lastModifiedOn": "2025-06-02T09:00:00.000+00:00"})
+        return service._reply(reply)
+
+    book.app._calls["/api/Search/<path:text>"] = search
+    assert book.read()["3"].fields["section"] == "Klystrons"
+    assert book.look() == []
+
+
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
@@ -197,6 +250,14 @@ def test_a_document_is_not_gone_because_something_else_answers(book: Book, fault
     changes = book.look()
     assert [failure.unit for failure in of(Failure, changes)] == ["105"]
     assert not of(Complete, changes)
+    for number in range(200, 206):
+        book.store.add_document(number)
+        book.store.write(number, number, "shift")
+    assert len(of(Failure, book.look())) == 7, "the service itself is there"
+    book.server.fail("status", path="LogbookTypes", times=-1)
+    book.server.faults.reverse()
+    with pytest.raises(FeedError):
+        book.look()
 
 
 def test_a_document_that_the_listing_forgets_is_kept(book: Book) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Callable
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +45,13 @@ class BelyEditor:
         self._rewrite(churn, lambda bundle: bundle.update(access=list(labels)))
 
     def delete(self, churn: Churn) -> None:
-        self._rewrite(churn, lambda bundle: bundle["entries"].remove(_entry_of(bundle, churn)))
+        def change(bundle: dict[str, Any]) -> None:
+            bundle["entries"].remove(_entry_of(bundle, churn))
+            info = bundle["document"]["moreInfo"]  # all that a server keeps of a deletion is the time of the document
+            moved = datetime.fromisoformat(info["lastModifiedOnDateTime"]) + timedelta(minutes=1)
+            info["lastModifiedOnDateTime"] = moved.isoformat(timespec="milliseconds")
+
+        self._rewrite(churn, change)
 
     def _rewrite(self, churn: Churn, change: Callable[[dict[str, Any]], None]) -> None:
         path = self.feeds / churn.file

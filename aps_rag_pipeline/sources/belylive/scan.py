@@ -132,6 +132,12 @@ class BelyScan(Scan[LogDocument]):
             raise OutageError(str(error)) from error
         return False
 
+    def alive(self) -> bool:
+        try:
+            return bool(self.client.logbook_types())
+        except FeedError:
+            return False
+
     def _logbook_types(self) -> tuple[dict[int, str], dict[int, str]]:
         """Id → name of the logbook types that are read, and of the others."""
         found: dict[int, tuple[str, set[str]]] = {}
