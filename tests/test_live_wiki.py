@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from aps_rag_pipeline.demo.live.mediawiki import FEED_OPTIONS, Server
+from aps_rag_pipeline.demo.live.mediawiki import Server
 from aps_rag_pipeline.demo.live.wiki_store import WikiStore
 from aps_rag_pipeline.demo.write import write
 from aps_rag_pipeline.settings import Credentials, Feed, SecretPlace
@@ -42,9 +42,7 @@ def test_the_demo_gives_the_records_of_its_files(tmp_path: Path) -> None:
     write(tmp_path / "demo", seed=7, records=300)
     folder = tmp_path / "demo/feeds/wiki"
     template = "https://wiki.example/{id}"
-    with live(
-        tmp_path, Server.of_folder(folder), API, form="mediawiki", options=FEED_OPTIONS, url_template=template
-    ) as wiki:
+    with live(tmp_path, Server.of_folder(folder), API, form="mediawiki", url_template=template) as wiki:
         files = Feed(name="wiki", source="wiki", location=folder, url_template=template)
 
         def from_files() -> dict:

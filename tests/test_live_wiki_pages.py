@@ -109,19 +109,21 @@ def test_content_models_are_markups_or_no_pages(wiki: Live, store: WikiStore) ->
     store.edit("Text", "plain & *simple*", model="text")
     store.edit("Marked", "# Marked\n\n| a | b |\n| - | - |\n| 1 | 2 |", model="markdown")
     store.edit("Doku", "====== Doku ======\n\n**bold** words", model="dokuwiki")
+    store.edit("Creole", "====== Creole ======\n\n**bold** creole", model="creole")
     store.edit("Code", "return {}", model="Scribunto")
     found = wiki.sync()
     assert {c.reason.partition(":")[0] for c in found if isinstance(c, Ignored)} == {
-        "content model dokuwiki",
+        "content model creole",
         "content model Scribunto",
     }
-    assert sorted(wiki.records) == ["Marked", "Text"]
+    assert sorted(wiki.records) == ["Doku", "Marked", "Text"]
     assert [part.kind for part in wiki.records["Marked"].parts] == ["table"]
     assert text_of(wiki.records["Text"]) == "plain & *simple*"
-    wiki.cursor = None
-    wiki.again(options={"markups": {"dokuwiki": "dokuwiki"}})
-    wiki.sync()
     assert text_of(wiki.records["Doku"]) == "bold words"
+    wiki.cursor = None
+    wiki.again(options={"markups": {"creole": "dokuwiki"}})
+    wiki.sync()
+    assert text_of(wiki.records["Creole"]) == "bold creole"
 
 
 def test_hidden_text_is_not_kept(wiki: Live, store: WikiStore) -> None:

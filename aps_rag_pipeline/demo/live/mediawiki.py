@@ -17,9 +17,6 @@ from werkzeug import Request, Response
 from aps_rag_pipeline.demo.live.wiki_folder import FolderPages
 from aps_rag_pipeline.demo.live.wiki_store import Json, Page, StoredFile, WikiStore
 
-#: Options of a feed that reads the demo's pages: DokuWiki's markup is no content model that the client knows.
-FEED_OPTIONS = {"markups": {"dokuwiki": "dokuwiki", "html": "html", "rest": "rest"}}
-
 _COOKIE = "wiki_session"
 _TITLES = 50
 _FILE = re.compile(r"\[\[(?:File|Image):([^\]|]+)", re.IGNORECASE)

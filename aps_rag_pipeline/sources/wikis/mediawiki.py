@@ -32,8 +32,16 @@ from aps_rag_pipeline.sources.wikis.uploads import LiveShelf, Upload, named
 
 Markup = Literal["markdown", "html", "rest", "mediawiki", "dokuwiki", "text"]
 
-#: Content model of a revision -> its markup. Pages of other models are programs and data.
-_MODELS: dict[str, Markup] = {"wikitext": "mediawiki", "markdown": "markdown", "text": "text"}
+#: Content model of a revision -> its markup. `wikitext` and `text` are MediaWiki's own, the others those of extensions
+#: and imports that call a markup by its name. Pages of further models are programs and data.
+_MODELS: dict[str, Markup] = {
+    "wikitext": "mediawiki",
+    "text": "text",
+    "markdown": "markdown",
+    "dokuwiki": "dokuwiki",
+    "html": "html",
+    "rest": "rest",
+}
 #: What MediaWiki's own scripts sign with: nobody's name.
 # fmt: off
 _SYSTEM_USERS = frozenset((
