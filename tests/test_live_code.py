@@ -13,7 +13,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from dulwich.objects import Commit
+from dulwich.objects import Blob, Commit, Tree
 from dulwich.refs import HEADREF, Ref
 from dulwich.repo import Repo
 from werkzeug import Request, Response
@@ -31,10 +31,11 @@ from aps_rag_pipeline.sources.base import (
     SourceContext,
     Upsert,
 )
+from aps_rag_pipeline.sources.repositories import history
 from aps_rag_pipeline.sources.repositories.feed import GitClones
 from aps_rag_pipeline.stores.blobs import BlobStore
 from tests.serving import FaultyServer, serving
-from tests.workshop import BEN, Workshop, git_server
+from tests.workshop import BEN, DAY, START, Workshop, git_server
 
 QUICK = Network(timeout_s=0.5, deadline_s=3, attempts=3, backoff_s=0.001)
 MAIN = Ref(b"refs/heads/main")
@@ -224,6 +225,31 @@ def test_a_file_above_the_limit_is_a_failure_of_its_own(tmp_path: Path, shop: Wo
     assert failed["ops-tools/huge.txt"].permanent
     assert set(records(changes)) == {"ops-tools/a.py"}
     assert read(source, cursor) == ([], cursor), "only a change of the file can help"
+
+
+def test_a_tree_that_unfolds_without_end_is_refused(
+    tmp_path: Path, shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "MOST_FILES", 5000)
+    store = shop.repo.object_store
+    blob = Blob.from_string(b"x = 1\n")
+    mode, held = 0o100644, blob.id
+    made: list[Any] = [blob]
+    for _ in range(9):
+        tree = Tree()
+        for number in range(10):
+            tree.add(b"d%d" % number, mode, held)
+        made.append(tree)
+        mode, held = 0o040000, tree.id
+    bomb = Commit()
+    bomb.tree, bomb.parents, bomb.message = held, [shop.repo.head()], b"boom"
+    bomb.author = bomb.committer = BEN
+    bomb.author_time = bomb.commit_time = START + DAY
+    bomb.author_timezone = bomb.commit_timezone = 0
+    store.add_objects([(thing, None) for thing in (*made, bomb)])
+    shop.repo.refs[MAIN] = bomb.id
+    with pytest.raises(FeedError, match="more than 5000 files"):
+        list(source_of(tmp_path, str(shop.root)).changes(None))
 
 
 # names that files had
@@ -435,6 +461,9 @@ def test_an_answer_above_the_limit_says_so(tmp_path: Path, shop: Workshop, serve
 def test_credentials_go_to_their_own_server_and_nowhere_else(
     tmp_path: Path, shop: Workshop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    source = source_of(tmp_path, "http://127.0.0.1:9/r", credentials=Credentials(token=SecretPlace(env="GIT_SECRET")))
+    with pytest.raises(FeedError, match=r"the environment variable GIT_SECRET is not set"):
+        source.check()
     monkeypatch.setenv("GIT_SECRET", "glpat-123")
     secret = SecretPlace(env="GIT_SECRET")
     with serving(git_server({"r": shop.repo}, "git", "glpat-123")) as server:

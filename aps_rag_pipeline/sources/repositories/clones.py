@@ -107,20 +107,24 @@ class Scratch:
         """The clone of a repository at the newest commit of its branch; None if there is no commit.
 
         Raises:
-            FeedError, UnreadableError: it cannot be had.
+            FeedError: it cannot be had.
         """
         folder = self._folder / self._name(remote)
         if folder.exists() and not (folder / _DAMAGED).exists():
             try:
                 return _update(folder, remote)
-            except (FeedError, UnreadableError):
+            except FeedError:
                 raise
+            except UnreadableError as error:
+                raise OutageError(f"{remote.url}: {error}") from error
             except Exception as error:  # of dulwich: the clone here is damaged, or the answer was
                 log.warning("%s: cannot be brought up to date (%s: %s); it is cloned anew", folder, type(error), error)
         try:
             return _anew(folder, remote)
-        except (FeedError, UnreadableError):
+        except FeedError:
             raise
+        except UnreadableError as error:
+            raise OutageError(f"{remote.url}: {error}") from error
         except Exception as error:
             raise explained(remote.url, error) from error
 

@@ -17,6 +17,7 @@ import stat
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -91,6 +92,7 @@ class GitClones(LiveSource[GitFile]):
     key: ClassVar[str] = "code"
     version: ClassVar[int] = 1
     parallel: ClassVar[int] = 1
+    look_every = timedelta(0)  # a look costs one or two small requests a repository
 
     def __init__(self, feed: Feed, context: SourceContext) -> None:
         super().__init__(feed, context)
@@ -106,7 +108,7 @@ class GitClones(LiveSource[GitFile]):
         for repository in self.repositories:
             try:
                 head = repository.remote.head()
-            except (FeedError, UnreadableError):
+            except FeedError:
                 if len(self.repositories) == 1:
                     raise
                 return None
@@ -136,16 +138,16 @@ class GitScan(Scan[GitFile]):
         repositories = self._source.repositories
         known = self._recall()
         kept: dict[str, Any] = {}
-        problems: list[FeedError | UnreadableError] = []
+        problems: list[FeedError] = []
         with ThreadPoolExecutor(min(_AT_A_TIME, len(repositories)), f"clone-{self.feed.name}") as pool:
             brought = list(pool.map(self._bring, repositories))
         for repository, clone in zip(repositories, brought, strict=True):
             before = known.get(repository.name) or _renamed(repository, known, self._names())
             try:
-                if isinstance(clone, FeedError | UnreadableError):
+                if isinstance(clone, FeedError):
                     raise clone
                 notes = self._look(repository, clone, before)
-            except (FeedError, UnreadableError) as error:
+            except FeedError as error:
                 problems.append(error)
                 if len(problems) == len(repositories):
                     raise
@@ -181,10 +183,10 @@ class GitScan(Scan[GitFile]):
             clone.close()
         self._scratch.close()
 
-    def _bring(self, repository: Repository) -> Clone | FeedError | UnreadableError | None:
+    def _bring(self, repository: Repository) -> Clone | FeedError | None:
         try:
             clone = self._scratch.bring(repository.remote)
-        except (FeedError, UnreadableError) as error:
+        except FeedError as error:
             return error
         if clone is not None:
             self._clones[repository.name] = clone

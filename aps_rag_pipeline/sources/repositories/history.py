@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from aps_rag_pipeline.sources.base import UnreadableError
+
 if TYPE_CHECKING:
     from dulwich.diff_tree import RenameDetector, TreeChange
     from dulwich.object_store import BaseObjectStore
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 HISTORY_COMMITS = 5000
 #: Adds times deletes of a commit, squared, above which only equal files count as renamed.
 _RENAME_CANDIDATES = 64
+
+#: A few objects can name one another so that they stand for more files than any memory holds.
+MOST_FILES = 500_000
 
 Finals = tuple[bytes, ...]
 
@@ -214,6 +219,7 @@ def entries_of(store: BaseObjectStore, head: ObjectID) -> Iterator[TreeEntry]:
     Raises:
         ValueError: it is no commit.
         KeyError: a part of the tree is missing.
+        UnreadableError: there are more than `MOST_FILES`.
     """
     from dulwich.object_store import iter_tree_contents
     from dulwich.objects import Commit
@@ -221,7 +227,10 @@ def entries_of(store: BaseObjectStore, head: ObjectID) -> Iterator[TreeEntry]:
     commit = store[head]
     if not isinstance(commit, Commit):
         raise ValueError(f"{head.decode('ascii', 'replace')} is no commit")
-    yield from iter_tree_contents(store, commit.tree)
+    for count, entry in enumerate(iter_tree_contents(store, commit.tree)):
+        if count >= MOST_FILES:
+            raise UnreadableError(f"it holds more than {MOST_FILES} files, which no repository of code does")
+        yield entry
 
 
 def renames(store: BaseObjectStore, old: ObjectID, new: ObjectID) -> dict[bytes, str]:

@@ -115,10 +115,13 @@ class Remote:
         from dulwich.client import Urllib3HttpGitClient
 
         user, password = self._credentials.user, ""
-        if self._credentials.token is not None:
-            user, password = user or _TOKEN_USER, self._credentials.token.read().get_secret_value()
-        elif self._credentials.password is not None:
-            password = self._credentials.password.read().get_secret_value()
+        try:
+            if self._credentials.token is not None:
+                user, password = user or _TOKEN_USER, self._credentials.token.read().get_secret_value()
+            elif self._credentials.password is not None:
+                password = self._credentials.password.read().get_secret_value()
+        except SettingsError as error:
+            raise OutageError(f"{self.url}: its credentials cannot be read: {error}") from error
         # dulwich sends them to the address's own origin alone.
         pool = cast("urllib3.PoolManager", _PolitePool(http))
         return Urllib3HttpGitClient(self.url, pool_manager=pool, username=user or None, password=password or None)
