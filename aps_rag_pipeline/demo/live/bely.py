@@ -191,7 +191,10 @@ class Server:
         return reply
 
     def _all(self) -> list[Json]:
-        return [bundle["document"] for bundle in self.store.bundles()]
+        """The documents. Labels are no part of BELY; where the demo has some they stand in its documents, so that what
+        is for few eyes does not become public by being served."""
+        bundles = list(self.store.bundles())
+        return [{**b["document"], **({"access": b["access"]} if "access" in b else {})} for b in bundles]
 
     def _item(self, item: int) -> tuple[Bundle, Json]:
         """The bundle of a document or section, and what holds its entries."""

@@ -235,7 +235,7 @@ class BelyScan(Scan[LogDocument]):
         seen = [sightings.token(flood(logbook)) for logbook in sorted(listing.logbooks[name])]
         made = time_of(at(document, "moreInfo.createdOnDateTime"), self.context.zone)
         words = (string(document.get(key)) for key in ("name", "description"))
-        return digest(moved, made, *words, *named, sightings.token(name), *seen)
+        return digest(moved, made, *words, *named, document.get("access"), sightings.token(name), *seen)
 
     def _moved(self, document: JsonObject) -> str:
         return time_of(at(document, "moreInfo.lastModifiedOnDateTime"), self.context.zone)
