@@ -130,3 +130,16 @@ def test_a_purge_by_either_key_holds_through_further_renames(tmp_path: Path, sho
             with pytest.raises(RecordNotFoundError):
                 corpus.record(f"CODE:ops-tools/{name}/orbit.tcl")
         assert corpus.search("fast feedback orbit").hits[0].key == "CODE:ops-tools/other.py"
+
+
+def test_a_feed_that_is_taken_out_leaves_no_clone(tmp_path: Path, shop: Workshop) -> None:
+    facility = facility_of(tmp_path)
+    facility.write()
+    facility.sync()
+    clones = facility.home.checkouts / "code"
+    assert list(clones.glob("ops-tools-*.git"))
+    facility.extra["feeds"] = [{"name": "logbook", "source": "bely", "location": "log"}]
+    (tmp_path / "log" / "a.json").write_text("[]")
+    facility.sync()
+    assert facility.live() == {}
+    assert not clones.exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -148,6 +149,7 @@ def _drop_feed(workspace: Workspace, source: str, feed: str, numbers: ChangesetN
             for table in ("feeds", "dead_letters", "ignored", "held_removals", "copies"):
                 connection.execute(f"delete from {table} where feed = ?", (feed,))
             state.forget_feed(workspace.home, feed)
+            shutil.rmtree(workspace.home.checkouts / feed, ignore_errors=True)
     return changes
 
 
