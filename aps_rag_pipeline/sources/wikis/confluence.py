@@ -25,9 +25,8 @@ from aps_rag_pipeline.sources.base import Failure, FeedError, Ignored, SourceCon
 from aps_rag_pipeline.sources.live import Listed, LiveSource, Memory, Scan, digest
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError, RefusedError
 from aps_rag_pipeline.sources.wikilinks import PageLinks
-from aps_rag_pipeline.sources.wikis.naming import Options, former_ids, read_options
+from aps_rag_pipeline.sources.wikis.naming import Json, Options, former_ids, read_options
 from aps_rag_pipeline.sources.wikis.pages import WikiPage, page_record
-from aps_rag_pipeline.sources.wikis.space import Json, Spaces
 from aps_rag_pipeline.sources.wikis.uploads import LiveShelf, Upload
 
 _LISTED = "version,ancestors,space,metadata.labels"
@@ -67,6 +66,8 @@ class ConfluenceScan(Scan[ContentUnit]):
     def __init__(self, feed: Feed, context: SourceContext, memory: Memory, options: ConfluenceOptions) -> None:
         super().__init__(feed, context, memory)
         self.options = options
+        from aps_rag_pipeline.sources.wikis.space import Spaces  # requests, httpx: only where a service is asked
+
         self.site = Spaces(feed, context.network, options.cloud)
         self._expand = f"{_LISTED},{_RESTRICTED}" if options.restrictions else _LISTED
         self._ids: dict[str, str] = {}

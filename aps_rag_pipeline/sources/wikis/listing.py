@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aps_rag_pipeline.sources.base import Failure
 from aps_rag_pipeline.sources.net.errors import OutageError
-from aps_rag_pipeline.sources.wikis.site import Json, Site
+from aps_rag_pipeline.sources.wikis.naming import Json
 from aps_rag_pipeline.sources.wikis.uploads import Upload
+
+if TYPE_CHECKING:
+    from aps_rag_pipeline.sources.wikis.site import Site
 
 
 def title_id(title: str) -> str:

@@ -25,9 +25,8 @@ from aps_rag_pipeline.sources.live import Listed, LiveSource, Memory, Scan, dige
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError
 from aps_rag_pipeline.sources.wikilinks import PageLinks
 from aps_rag_pipeline.sources.wikis.listing import list_wiki, title_id, values
-from aps_rag_pipeline.sources.wikis.naming import Options, former_ids, read_options
+from aps_rag_pipeline.sources.wikis.naming import Json, Options, former_ids, read_options
 from aps_rag_pipeline.sources.wikis.pages import WikiPage, page_record
-from aps_rag_pipeline.sources.wikis.site import Json, Site
 from aps_rag_pipeline.sources.wikis.uploads import LiveShelf, Upload, named
 
 Markup = Literal["markdown", "html", "rest", "mediawiki", "dokuwiki", "text"]
@@ -71,6 +70,8 @@ class MediaWikiScan(Scan[PageUnit]):
     def __init__(self, feed: Feed, context: SourceContext, memory: Memory, options: MediaWikiOptions) -> None:
         super().__init__(feed, context, memory)
         self.options = options
+        from aps_rag_pipeline.sources.wikis.site import Site  # requests, httpx: only where a service is asked
+
         self.site = Site(feed, context.network, options.maxlag)
         self._models = {**_MODELS, **options.markups}
         self._ids: frozenset[str] = frozenset()

@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from aps_rag_pipeline.settings import Feed, SecretPlace, SettingsError
 from aps_rag_pipeline.sources.base import FeedError
 
+Json = dict[str, Any]
+
 
 class Options(BaseModel):
     """Base of what a form understands in `options`."""

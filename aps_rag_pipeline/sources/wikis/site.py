@@ -16,7 +16,7 @@ from aps_rag_pipeline.sources.net.bridges import polite_session
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError, RefusedError
 from aps_rag_pipeline.sources.net.http import answered, parse_json
 from aps_rag_pipeline.sources.net.transport import PoliteTransport
-from aps_rag_pipeline.sources.wikis.naming import read_secret
+from aps_rag_pipeline.sources.wikis.naming import Json, read_secret
 
 if TYPE_CHECKING:
     import requests
@@ -27,8 +27,6 @@ _BUSY = frozenset(
     ("maxlag", "ratelimited", "readonly", "internal_api_error_DBConnectionError", "internal_api_error_DBQueryError")
 )
 _REFUSED = frozenset(("readapidenied", "permissiondenied", "assertuserfailed", "assertbotfailed", "badtoken"))
-
-Json = dict[str, Any]
 
 
 class Site:

@@ -19,13 +19,11 @@ from aps_rag_pipeline.sources.net.bridges import polite_session
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError
 from aps_rag_pipeline.sources.net.http import answered, parse_json
 from aps_rag_pipeline.sources.net.transport import PoliteTransport
-from aps_rag_pipeline.sources.wikis.naming import read_secret
+from aps_rag_pipeline.sources.wikis.naming import Json, read_secret
 
 #: What is asked for at a time; a server lowers it where the expansions cost it much.
 _LIMIT = 200
 _SEARCH = "rest/api/content/search"
-
-Json = dict[str, Any]
 
 
 class Spaces:
