@@ -47,10 +47,17 @@ class Postgres:
         with self.connect() as connection:
             return connection.execute(statement.encode()).fetchall()
 
-    def backends(self) -> list[int]:
-        return [pid for (pid,) in self.rows(
-            "select pid from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()"
-        )]  # fmt: skip
+    def alone(self, within_s: float = 10) -> bool:
+        """Whether nobody else is connected; the server takes a moment to see that somebody has gone."""
+        until = time.monotonic() + within_s
+        with self.connect() as connection:
+            while connection.execute(
+                "select 1 from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()"
+            ).fetchall():
+                if time.monotonic() > until:
+                    return False
+                time.sleep(0.01)
+        return True
 
 
 @contextlib.contextmanager

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import socket
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from aps_rag_pipeline.content.tables import cell_text, read_tables
 from aps_rag_pipeline.demo.write import write
 from aps_rag_pipeline.settings import Credentials, Feed, Limits, Network, SecretPlace, Settings
 from aps_rag_pipeline.sources.base import FeedError, Ignored
+from aps_rag_pipeline.sources.live import Memory
 from aps_rag_pipeline.sources.net.errors import OutageError
 from aps_rag_pipeline.sources.sql.options import one_select
 from tests.live_cases import downtime_sql, work_requests_sql
@@ -319,6 +323,32 @@ def test_a_writer_is_not_held_up_between_the_rows(filled: Table) -> None:
     filled.run("update items set title = 'Written meanwhile' where id = 30")
     changes = Look(list(stream))
     assert look(filled.source(), changes.cursor).news <= {"30"}
+
+
+def test_a_file_that_somebody_writes_ahead(filled: Table) -> None:
+    filled.run("pragma journal_mode = wal")
+    filled.run("begin immediate")
+    filled.run("update items set title = 'Not yet' where id = 1")
+    first = look(filled.source())
+    assert first.records["1"].title == "Pump 1"
+    filled.run("commit")
+    assert look(filled.source(), first.cursor).records["1"].title == "Not yet"
+
+
+def test_a_file_is_opened_for_reading_only(filled: Table) -> None:
+    scan = filled.source().scan(Memory())
+    try:
+        for statement in ("delete from items", "create table other (id)"):
+            with pytest.raises(FeedError, match="readonly"):
+                list(scan.database.rows(text(statement), 1))
+    finally:
+        scan.close()
+    assert len(look(filled.source()).records) == 30
+
+
+def test_the_library_is_loaded_when_a_database_is_asked() -> None:
+    program = "import sys, aps_rag_pipeline.sources.work_requests; print('sqlalchemy' in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", program], text=True).strip() == "False"
 
 
 def test_a_query_without_end_is_cut(filled: Table) -> None:

@@ -58,16 +58,6 @@ class DatabaseSource(RowSource, LiveSource[RowUnit]):
     def scan(self, memory: Memory) -> DatabaseScan:
         return DatabaseScan(self, memory)
 
-    def fingerprint(self) -> str | None:
-        """PostgreSQL adds up a hash of every row where it stands: any edit, addition or removal moves the sum, whatever
-        column it is in. Elsewhere it is the digest of the listing."""
-        with closing(self.scan(Memory())) as scan:
-            if scan.database.dialect == "postgresql":
-                summed = "coalesce(sum(hashtextextended((q.*)::text, 0)), 0)"
-                ((count, total),) = scan.database.rows(scan.table.count(summed), 1)
-                return digest(count, total, *scan.table.headings)
-        return super().fingerprint()
-
     def inventory(self) -> Iterator[str]:
         with closing(self.scan(Memory())) as scan:
             yield from (unit.name for unit in scan.units() if unit.keys and len(unit.name) <= MAX_ID)

@@ -82,11 +82,10 @@ class QueryTable:
             choices.append(column.is_(None))
         return select(sub).where(or_(*choices))
 
-    def count(self, *more: str) -> Executable:
-        """One row: the number of rows, and what else is asked of `q`."""
-        from sqlalchemy import func, literal_column, select
+    def count(self) -> Executable:
+        from sqlalchemy import func, select
 
-        return select(func.count(), *map(literal_column, more)).select_from(self._sub(self.headings))
+        return select(func.count()).select_from(self._sub(self.headings))
 
     def row(self, values: Sequence[Any], place: str = "") -> TableRow:
         """A row of `all` or `of_keys`."""
