@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -793,3 +794,10 @@ def test_no_cursor_stands_where_the_stream_was_cut(service: OlogServer, log: Boo
     with pytest.raises(FeedError, match="500"):
         changes.extend(log.source().changes(None))
     assert of(Cursor, changes) == []
+
+
+@pytest.mark.parametrize("piece", ["[quote]", "[table]a|-", "[url=a]", "[code]", "[img", "[size=", " [*", "[table]\n|"])
+def test_hostile_elcode_takes_no_longer_than_its_length(piece: str) -> None:
+    started = time.monotonic()
+    elcode_to_markdown(piece * 30_000 + "[/table]", [])
+    assert time.monotonic() - started < 3
