@@ -440,7 +440,7 @@ def test_a_missing_attachment_is_asked_for_again_and_the_entry_is_there(book: Bo
 
 def test_errors_of_the_server_are_told_without_their_stack(book: Book) -> None:
     app = book.app
-    app.store = None  # type: ignore[assignment]
+    app.store = None
     app._calls["/api/Logbook/LogbookTypes"] = _broken
     with pytest.raises(FeedError) as caught:
         book.look()

@@ -188,25 +188,20 @@ class BelyScan(Scan[LogDocument]):
         """The sightings up to now, and why a search could not help."""
         notes = self.memory.notes
         moved = [time for document in listing.documents.values() if (time := self._moved(document))]
-        since = notes.get("since", "")
-        if since and listing.now and since > iso(listing.now):
-            since = ""  # noted when the server's clock was far ahead
-        sightings = Sightings(notes if since else None)
-        start = since or _earlier(max(moved, default=""), listing)
-        if not start:
+        sightings = Sightings(notes)
+        newest = _newest(moved, listing.now)
+        if not newest:
             return sightings, ""
+        start = notes.get("since", "")
+        if not start or start > newest:  # noted while the clock was ahead
+            start = _earlier(newest)
         sections = {section: name for name, ids in notes["sections"].items() for section in ids}
         try:
             finding = find_changes(
                 self.client, datetime.fromisoformat(start), list(chosen), sections, self.context.zone
             )
-        except MissingError:
-            raise
         except GoneError:
-            reason = (
-                "this server cannot search; a change that leaves its document's time alone waits for the weekly look"
-            )
-            return sightings, reason
+            return sightings, "this server cannot search; changes that move no document's time are found weekly"
         self._remember(sightings, finding, start, moved, listing)
         return sightings, ""
 
@@ -214,7 +209,7 @@ class BelyScan(Scan[LogDocument]):
         self, sightings: Sightings, finding: Finding, start: str, moved: list[str], listing: _Listing
     ) -> None:
         sightings.look(finding.seen, start)
-        since = max(start, _earlier(max([*moved, finding.newest]), listing))
+        since = max(start, _earlier(_newest([*moved, *finding.times()], listing.now)))
         sightings.fold(since)
         floods = {flood(logbook) for logbooks in listing.logbooks.values() for logbook in logbooks}
         sightings.keep({*listing.documents, *floods})
@@ -224,10 +219,9 @@ class BelyScan(Scan[LogDocument]):
         moved = self._moved(document)
         if not moved:
             return ""
-        if listing.now is not None:
-            latest = datetime.fromisoformat(max(moved, sightings.newest(name)))
-            if abs(listing.now - latest) <= _SAME_SECOND:
-                return ""
+        times = [datetime.fromisoformat(time) for time in (moved, sightings.newest(name)) if time]
+        if listing.now is not None and any(abs(listing.now - time) <= _SAME_SECOND for time in times):
+            return ""
         named = [
             [string(at(item, "displayName")) or string(at(item, "name")) for item in sequence(document.get(key))]
             for key in ("entityTypeList", "itemTypeList")
@@ -241,15 +235,15 @@ class BelyScan(Scan[LogDocument]):
         return time_of(at(document, "moreInfo.lastModifiedOnDateTime"), self.context.zone)
 
 
-def _earlier(newest: str, listing: _Listing) -> str:
-    """Where the next search starts. A time far ahead of the server's clock must not hide what comes before it."""
-    if not newest:
-        return ""
-    moment = datetime.fromisoformat(newest)
-    if listing.now is not None:
-        tomorrow = listing.now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=2)
-        moment = min(moment, tomorrow)
-    return iso(moment - OVERLAP)
+def _newest(times: list[str], now: datetime | None) -> str:
+    """The latest time that can be right by the server's clock: one far ahead must not hide what comes before it. Where
+    none can, it is that clock that is wrong."""
+    tomorrow = iso(now + timedelta(days=1)) if now else ""
+    return max([time for time in times if time <= tomorrow] or times, default="")
+
+
+def _earlier(newest: str) -> str:
+    return iso(datetime.fromisoformat(newest) - OVERLAP)
 
 
 class BelyRest(LiveSource[LogDocument]):

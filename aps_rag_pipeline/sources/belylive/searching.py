@@ -25,11 +25,13 @@ class Finding:
     """Changes after a time: documents with their sightings, and logbook types of which a day showed too little."""
 
     seen: dict[str, dict[str, str]] = field(default_factory=dict)
-    newest: str = ""
 
     def add(self, name: str, entry: str, time: str) -> None:
         self.seen.setdefault(name, {})[entry] = time
-        self.newest = max(self.newest, time)
+
+    def times(self) -> list[str]:
+        """Of the changes; the end of a day that showed too little is none."""
+        return [time for name, seen in self.seen.items() if name.isdecimal() for time in seen.values()]
 
 
 def flood(logbook: int) -> str:
@@ -73,7 +75,7 @@ def find_changes(client: Bely, after: datetime, logbooks: list[int], sections: d
         for logbook in logbooks:
             rows = client.search(start - _SECOND, end, [logbook])[1]
             if take(rows):
-                finding.seen.setdefault(flood(logbook), {})[_digest_of(rows)] = iso(end)
+                finding.add(flood(logbook), _digest_of(rows), iso(end))
     return finding
 
 
