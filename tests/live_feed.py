@@ -14,9 +14,10 @@ from typing import Any
 from aps_rag_pipeline.records import SOURCES, Record, decode_record
 from aps_rag_pipeline.settings import Settings
 from aps_rag_pipeline.stores.catalog import unpack, unpack_json
+from aps_rag_pipeline.stores.home import Home
 from aps_rag_pipeline.sync import pipeline
 from aps_rag_pipeline.sync.apply import apply_spool
-from aps_rag_pipeline.sync.fetch import FetchReport, fetch
+from aps_rag_pipeline.sync.fetch import FetchReport, fetch, reader
 from tests.serving import FaultyServer, serving
 
 CASES = sorted(
@@ -91,6 +92,10 @@ class LiveFeed:
 
     def bodies_asked(self) -> list[str]:
         return [request for request in self.requested if self.case.item and re.search(self.case.item, request)]
+
+    def fingerprint(self) -> str | None:
+        settings = self.settings
+        return reader(settings, settings.feed("live"), Home(settings.home).blobs).fingerprint()
 
     def differences(self) -> list[str]:
         """What the catalog and the source disagree on."""

@@ -72,6 +72,7 @@ def test_a_second_sync_changes_nothing_and_asks_for_no_body(feed: LiveFeed) -> N
     assert feed.bodies_asked() == []
     assert feed.cursor() == before
     assert first.report.fingerprint is None or second.report.fingerprint == first.report.fingerprint
+    assert feed.fingerprint() == second.report.fingerprint, "what a sensor sees is what the sync saw"
 
 
 def test_edits_late_entries_deletions_and_reverts_are_seen(feed: LiveFeed) -> None:

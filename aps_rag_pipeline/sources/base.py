@@ -76,10 +76,12 @@ class Ignored(msgspec.Struct, frozen=True, tag="ignored"):
     reason: str
 
 
-class Cursor(msgspec.Struct, frozen=True, tag="cursor"):
-    """The last item of a complete stream; a stream without it was cut off and moves no cursor."""
+class Cursor(msgspec.Struct, frozen=True, tag="cursor", omit_defaults=True):
+    """The last item of a complete stream; a stream without it was cut off and moves no cursor. `fingerprint` is that of
+    what the stream listed, from a source that tells it."""
 
     value: Any
+    fingerprint: str | None = None
 
 
 Change = Upsert | Complete | Removal | Failure | Ignored | Cursor
@@ -138,6 +140,11 @@ class Source(ABC):
         Raises:
             FeedError: the feed cannot be reached.
         """
+
+    @property
+    def tells_fingerprint(self) -> bool:
+        """Whether the stream ends with the fingerprint, so that nobody need list the feed twice."""
+        return False
 
     @abstractmethod
     def changes(self, cursor: Any, retry: frozenset[str] = frozenset()) -> Iterator[Change]:

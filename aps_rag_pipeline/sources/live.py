@@ -11,7 +11,7 @@ import hashlib
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -146,13 +146,11 @@ class LiveSource(Source, Generic[U]):
     def fingerprint(self) -> str | None:
         """Digest of the listing. Override it where the protocol has something cheaper that moves with everything."""
         with closing(self.scan(Memory())) as scan:
-            lines = []
-            for found in scan.units():
-                if isinstance(found, Failure) or (isinstance(found, Listed) and not found.state):
-                    return None  # what is unknown may have moved
-                if isinstance(found, Listed):
-                    lines.append(f"{found.name}|{found.state}")
-        return digest(*sorted(lines))
+            return _fingerprint(scan.units())
+
+    @property
+    def tells_fingerprint(self) -> bool:
+        return type(self).fingerprint is LiveSource.fingerprint
 
     def changes(self, cursor: Any, retry: frozenset[str] = frozenset()) -> Iterator[Change]:
         known: dict[str, str] = dict(cursor["units"]) if cursor else {}
@@ -161,7 +159,8 @@ class LiveSource(Source, Generic[U]):
             reading = _Reading(self, scan, known, retry)
             yield from reading.stream()
         files = {unit: files for unit, files in memory.files.items() if unit in reading.listed and files}
-        yield Cursor({"units": reading.seen, "notes": memory.notes, "files": files})
+        fingerprint = reading.fingerprint if self.tells_fingerprint else None
+        yield Cursor({"units": reading.seen, "notes": memory.notes, "files": files}, fingerprint)
 
     def again(self, cursor: Any) -> Any:
         """Everything is read again, but what is gone is still told from what was never there, and attachments that
@@ -194,14 +193,17 @@ class _Reading(Generic[U]):
         #: The tokens up to which the units have been read: those of the next cursor.
         self.seen: dict[str, str] = {}
         self.listed: set[str] = set()
+        self.fingerprint: str | None = None
         self._failed_in_a_row = 0
         self._lost_s = 0.0  # to items that could not be had
 
     def stream(self) -> Iterator[Change]:
         due: list[U] = []
         unlisted: list[str] = []
+        listing = _Fingerprint()
         try:
             for found in self.scan.units():
+                listing.add(found)
                 if isinstance(found, Listed):
                     if found.name not in self.listed:  # a page may come twice
                         self.listed.add(found.name)
@@ -214,6 +216,7 @@ class _Reading(Generic[U]):
                     unlisted.append(found.unit)
         except UnreadableError as error:
             raise FeedError(f"{self.source.feed.place}: the listing cannot be read: {error}") from error
+        self.fingerprint = listing.value
         if self.known and not self.listed and not unlisted:
             raise FeedError(
                 f"{self.source.feed.place}: nothing is listed, but {len(self.known)} items were read from it before; "
@@ -334,6 +337,32 @@ class _Reading(Generic[U]):
 
     def _failure(self, name: str, reason: str, remedy: str, permanent: bool) -> Failure:
         return Failure(name, name, f"{self.source.feed.place} {name}", reason, remedy, permanent)
+
+
+class _Fingerprint:
+    """Digest of a listing, whatever its order; unknown where a part or a token of it is."""
+
+    def __init__(self) -> None:
+        self._lines: set[str] = set()
+        self._unknown = False
+
+    def add(self, found: Listed | Failure | Ignored) -> None:
+        if isinstance(found, Listed):
+            self._lines.add(f"{found.name}|{found.state}")
+            self._unknown |= not found.state
+        elif isinstance(found, Failure):
+            self._unknown = True
+
+    @property
+    def value(self) -> str | None:
+        return None if self._unknown else digest(*sorted(self._lines))
+
+
+def _fingerprint(listing: Iterable[Listed | Failure | Ignored]) -> str | None:
+    made = _Fingerprint()
+    for found in listing:
+        made.add(found)
+    return made.value
 
 
 def digest(*values: object) -> str:

@@ -121,7 +121,7 @@ def _apply_file(workspace: Workspace, path: Path, numbers: ChangesetNumber) -> F
                 json.dumps(list(settings.feed(header.feed).access)),
             ),
         )
-    _remember(workspace, header, changes)
+    _remember(workspace, header, batch.fingerprint, changes)
     return changes
 
 
@@ -134,6 +134,7 @@ class _Batch:
         self.catalog, self.settings, self.header = catalog, settings, header
         self.changes, self.numbers = changes, numbers
         self.cursor: object = None
+        self.fingerprint = header.fingerprint
         self.now = iso(clock.now())
         self.several = settings.several(header.source)
         self.complete: set[str] = set()
@@ -168,8 +169,8 @@ class _Batch:
                 self.failures.append(entry.change)
             case Ignored():
                 self.ignored.append(entry.change)
-            case Cursor(value):
-                self.cursor = value
+            case Cursor(value, fingerprint):
+                self.cursor, self.fingerprint = value, fingerprint or self.header.fingerprint
 
     def _take_record(self, record: Record, unit: str, place: str, masked: int) -> None:
         former = former_ids(record.fields)
@@ -380,10 +381,10 @@ def _units_above(place: str) -> Iterator[str]:
             yield place[:at]
 
 
-def _remember(workspace: Workspace, header: spool.Header, changes: FeedChanges) -> None:
+def _remember(workspace: Workspace, header: spool.Header, fingerprint: str | None, changes: FeedChanges) -> None:
     catalog = workspace.catalog
     found = state.read_feed(workspace.home, header.source, header.feed)
-    found.succeeded_at, found.fingerprint, found.config = header.started_at, header.fingerprint, header.config
+    found.succeeded_at, found.fingerprint, found.config = header.started_at, fingerprint, header.config
     found.records = int(
         catalog.value("select count(*) from records where feed = ? and removed = 0", (header.feed,)) or 0
     )

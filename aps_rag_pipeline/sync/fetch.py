@@ -135,7 +135,8 @@ def _fetch_feed(workspace: Workspace, feed: Feed, known: _Known, aside: Path | N
     source = reader(workspace.settings, feed, workspace.home.blobs)
     config = config_digest(workspace.settings, feed, source.version)
     try:
-        report.fingerprint = source.fingerprint()
+        if not source.tells_fingerprint:
+            report.fingerprint = source.fingerprint()
         header = Header(
             feed.name, feed.source, config, report.fingerprint, time.time_ns(), now, known.base, known.whole
         )
@@ -161,8 +162,9 @@ def _spool(writer: SpoolWriter, source: Source, known: _Known, report: FetchRepo
             writer.write(entry)
             _count(report, entry)
             match change:
-                case Cursor(value):
+                case Cursor(value, fingerprint):
                     finished = True
+                    report.fingerprint = fingerprint or report.fingerprint
                     news = news or value != known.cursor
                 case Failure(unit, item):
                     news = news or (unit, item) not in known.resting
