@@ -191,6 +191,13 @@ def test_what_moves_without_a_new_version_is_seen(wiki: Live, server: Confluence
     assert sorted(wiki.records) == ["OPS/Start", "RF/New"]
     assert wiki.records["RF/New"].fields["former_ids"] == ["OPS/New", "OPS/Old"]
     assert wiki.sync() == []
+    seen = wiki.source().fingerprint()
+    server.page("OPS", "Old", "<p>another page of an old name</p>")
+    wiki.sync()
+    assert wiki.records["RF/New"].fields["former_ids"] == ["OPS/New"]
+    wiki.sync()
+    assert wiki.sync() == []
+    assert wiki.source().fingerprint() != seen
 
 
 def test_trash_drafts_and_archived_pages_are_no_records(wiki: Live, server: Confluence) -> None:

@@ -118,6 +118,8 @@ def test_a_moved_page_keeps_its_old_name(wiki: Live, store: WikiStore) -> None:
     wiki.sync()
     assert sorted(wiki.records) == ["Louder", "New_name", "Silent"]
     assert wiki.records["Louder"].fields["former_ids"] == ["Loud"]
+    wiki.sync()
+    assert wiki.sync() == []
 
 
 def test_redirects_are_names_of_the_page_they_lead_to(wiki: Live, store: WikiStore) -> None:

@@ -25,7 +25,7 @@ from aps_rag_pipeline.sources.base import Failure, FeedError, Ignored, SourceCon
 from aps_rag_pipeline.sources.live import Listed, LiveSource, Memory, Scan, digest
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError, RefusedError
 from aps_rag_pipeline.sources.wikilinks import PageLinks
-from aps_rag_pipeline.sources.wikis.naming import Json, Options, former_ids, read_options
+from aps_rag_pipeline.sources.wikis.naming import FormerIds, Json, Options, read_options
 from aps_rag_pipeline.sources.wikis.pages import WikiPage, page_record
 from aps_rag_pipeline.sources.wikis.uploads import LiveShelf, Upload
 
@@ -92,9 +92,9 @@ class ConfluenceScan(Scan[ContentUnit]):
                 yield Failure(space, space, f"{self.feed.place} {space}", str(error), remedy)
         self._ids = _record_ids(pages)
         self._numbers = {(_space_of(page), str(page["title"])): number for number, page in pages.items()}
-        former = former_ids(self.memory.notes, self._ids, {})
+        former = FormerIds(self.memory.notes, self._ids)
         for number, page in pages.items():
-            yield self._unit(number, page, pages, former.get(number, ()))
+            yield self._unit(number, page, pages, former)
 
     def read(self, unit: ContentUnit) -> Iterator[Upsert | Failure | Ignored]:
         page = self.site.content(unit.number, _BODY)
@@ -164,7 +164,7 @@ class ConfluenceScan(Scan[ContentUnit]):
                 name = str(found["title"])
                 self._attached[number][name] = Upload(name, str(address), f"{found['id']} {version}")
 
-    def _unit(self, number: str, page: Json, pages: Mapping[str, Json], former: tuple[str, ...]) -> ContentUnit:
+    def _unit(self, number: str, page: Json, pages: Mapping[str, Json], former: FormerIds) -> ContentUnit:
         ancestors = [str(found["id"]) for found in page.get("ancestors", ()) if "id" in found]
         parent = self._ids.get(ancestors[-1], "") if ancestors else ""
         tags = tuple(sorted(_names(page.get("metadata", {}).get("labels"))))
@@ -172,8 +172,19 @@ class ConfluenceScan(Scan[ContentUnit]):
         files = sorted(upload.key for upload in self._attached.get(number, {}).values())
         space, title, record_id = _space_of(page), str(page["title"]), self._ids[number]
         parts = (page["version"]["number"], record_id, title, *ancestors, parent)
-        state = digest(*parts, "labels", *tags, "access", access, "former", *former, "files", *files)
-        return ContentUnit(f"{space}/{number}", state, number, space, record_id, title, parent, tags, access, former)
+        state = digest(*parts, "labels", *tags, "access", access, "files", *files)
+        return ContentUnit(
+            f"{space}/{number}",
+            "" if number in former.losers else state,
+            number,
+            space,
+            record_id,
+            title,
+            parent,
+            tags,
+            access,
+            former.of(number),
+        )
 
     def _access(self, page: Json, pages: Mapping[str, Json], tags: tuple[str, ...]) -> tuple[str, ...] | None:
         """Who may see a page: its groups of viewers and those of every page above it, else by its labels."""

@@ -25,7 +25,7 @@ from aps_rag_pipeline.sources.live import Listed, LiveSource, Memory, Scan, dige
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError
 from aps_rag_pipeline.sources.wikilinks import PageLinks
 from aps_rag_pipeline.sources.wikis.listing import list_wiki, title_id, values
-from aps_rag_pipeline.sources.wikis.naming import Json, Options, former_ids, read_options
+from aps_rag_pipeline.sources.wikis.naming import FormerIds, Json, Options, read_options
 from aps_rag_pipeline.sources.wikis.pages import WikiPage, page_record
 from aps_rag_pipeline.sources.wikis.uploads import LiveShelf, Upload, named
 
@@ -80,7 +80,8 @@ class MediaWikiScan(Scan[PageUnit]):
     def units(self) -> Iterator[PageUnit | Failure | Ignored]:
         listing = list_wiki(self.site, self.options.namespaces, self.options.pictures)
         ids = {number: title_id(str(page["title"])) for number, page in listing.pages.items()}
-        former = former_ids(self.memory.notes, ids, listing.aliases())
+        aliases = listing.aliases()
+        former = FormerIds(self.memory.notes, ids, aliases)
         self._ids = frozenset(ids.values())
         for number, page in listing.pages.items():
             uploads = listing.uploads_of(number)
@@ -88,11 +89,12 @@ class MediaWikiScan(Scan[PageUnit]):
                 ids[number],
                 page["lastrevid"],
                 page.get("contentmodel", ""),
-                *former.get(number, ()),
+                *sorted(aliases.get(number, ())),
                 *(upload.key for upload in uploads),
             )
             by_name = {upload.name: upload for upload in uploads}
-            yield PageUnit(number, state, str(page["title"]), former.get(number, ()), by_name)
+            known = "" if number in former.losers else state
+            yield PageUnit(number, known, str(page["title"]), former.of(number), by_name)
         yield from listing.failures
 
     def prefetch(self, units: Sequence[PageUnit]) -> None:

@@ -49,24 +49,32 @@ def read_secret(feed: Feed, place: SecretPlace) -> str:
         raise FeedError(f"feed {feed.name}: credentials: {error}") from error
 
 
-def former_ids(
-    notes: dict[str, Any], ids: Mapping[str, str], aliases: Mapping[str, Iterable[str]]
-) -> dict[str, tuple[str, ...]]:
-    """The earlier ids of each unit, for `ids`, unit → its record's id now. `notes` remember them from sync to sync.
+class FormerIds:
+    """The ids that pages had before. `notes` remember them from sync to sync.
 
-    `aliases` are ids that the wiki itself leads on to the unit (its redirects). An id that is a page's own again leads
-    nowhere else.
+    `ids` are unit → id of its record now, `aliases` the ids that the wiki itself leads on to a unit (its redirects). An
+    id that is a page's own again leads nowhere else: the pages that lost one so are to be read again, though nothing of
+    them has moved.
     """
-    before: dict[str, str] = notes.get("ids", {})
-    remembered: dict[str, list[str]] = notes.get("former", {})
-    taken = set(ids.values())
-    kept: dict[str, list[str]] = {}
-    found: dict[str, tuple[str, ...]] = {}
-    for unit, now in ids.items():
-        earlier = {*remembered.get(unit, ()), before.get(unit, now)} - taken
-        if earlier:
-            kept[unit] = sorted(earlier)
-        if every := earlier | (set(aliases.get(unit, ())) - taken):
-            found[unit] = tuple(sorted(every))
-    notes["ids"], notes["former"] = dict(ids), kept
-    return found
+
+    def __init__(
+        self, notes: dict[str, Any], ids: Mapping[str, str], aliases: Mapping[str, Iterable[str]] | None = None
+    ) -> None:
+        before: dict[str, str] = notes.get("ids", {})
+        remembered: dict[str, list[str]] = notes.get("former", {})
+        taken = set(ids.values())
+        self.losers: set[str] = set()
+        self._found: dict[str, tuple[str, ...]] = {}
+        kept: dict[str, list[str]] = {}
+        for unit, now in ids.items():
+            known = {*remembered.get(unit, ()), before.get(unit, now)}
+            earlier = known - taken
+            if earlier:
+                kept[unit] = sorted(earlier)
+            if known - earlier - {now}:
+                self.losers.add(unit)
+            self._found[unit] = tuple(sorted(earlier | (set((aliases or {}).get(unit, ())) - taken)))
+        notes["ids"], notes["former"] = dict(ids), kept
+
+    def of(self, unit: str) -> tuple[str, ...]:
+        return self._found[unit]
