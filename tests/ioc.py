@@ -16,11 +16,9 @@ _READY = b"records are served"
 
 @dataclass(frozen=True)
 class Ioc:
-    """Where a running IOC is found."""
+    """Where a running IOC is searched for: an address for Channel Access, a port for PVAccess."""
 
     ca: str
-    pva: str
-    ca_port: int
     pva_port: int
 
 
@@ -49,7 +47,7 @@ def ioc(*without: str) -> Iterator[Ioc]:
     try:
         if not any(_READY in line for line in process.stdout):
             raise RuntimeError("the IOC does not start")
-        yield Ioc(f"127.0.0.1:{ca}", f"127.0.0.1:{search}", ca, search)
+        yield Ioc(f"127.0.0.1:{ca}", search)
     finally:
         process.stdin.close()
         try:

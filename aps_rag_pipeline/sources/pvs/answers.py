@@ -37,11 +37,25 @@ class Answer:
         return str(self.fields.get("EGU", ""))
 
 
+class Patience:
+    """How long a block of PVs is waited for: the time-out, and half as long after each block with silent ones, so that
+    thousands of them cost a few time-outs and not thousands."""
+
+    _LEAST_S = 0.5
+
+    def __init__(self, timeout_s: float) -> None:
+        self.seconds = timeout_s
+
+    def lose(self) -> None:
+        self.seconds = max(self.seconds / 2, min(self.seconds, self._LEAST_S))
+
+
 class Client(Protocol):
-    """A client of one protocol. `ask` waits no longer than its time-out, a few of these where it asks in steps."""
+    """A client of one protocol. `ask` goes block by block; those that do not answer cost a few time-outs in all."""
 
     def ask(self, names: Sequence[str], *, fields: bool) -> dict[str, Answer]:
-        """An answer for each name; `fields` asks for the record's type and description too."""
+        """An answer for each name; with `fields` the record's type and description are asked for too, and a PV that
+        does not tell them counts as one that does not answer."""
         ...
 
     def close(self) -> None: ...
@@ -67,3 +81,11 @@ def open_client(protocol: ProtocolName, addresses: Sequence[str], port: int | No
 
 def silent(name: str, timeout_s: float) -> Answer:
     return Answer(name, f"no answer within {timeout_s:g} s")
+
+
+def without_fields(name: str, timeout_s: float) -> Answer:
+    return Answer(
+        name,
+        f"it answers, but not the fields of its record (.RTYP, .DESC) within {timeout_s:g} s; "
+        "for servers that are no IOC set `options.fields: false`",
+    )

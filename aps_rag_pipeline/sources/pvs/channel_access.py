@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import socket
 import threading
 import time
@@ -16,7 +17,15 @@ from caproto import ChannelType, ReadNotifyResponse
 from caproto.threading.client import PV, Batch, Context, SharedBroadcaster
 
 from aps_rag_pipeline.sources.net.errors import OutageError
-from aps_rag_pipeline.sources.pvs.answers import MAX_ELEMENTS, SEVERITIES, Answer, Value, silent
+from aps_rag_pipeline.sources.pvs.answers import (
+    MAX_ELEMENTS,
+    SEVERITIES,
+    Answer,
+    Patience,
+    Value,
+    silent,
+    without_fields,
+)
 from aps_rag_pipeline.sources.pvs.model import record_name, states
 
 #: Metadata of a control structure → the field of the record that says it.
@@ -33,6 +42,11 @@ _CONTROL = {
     "lower_alarm_limit": "LOLO",
 }
 _PORT = 5064
+#: PVs that are searched for and read together: what an IOC and this client bear well.
+_AT_ONCE = 500
+
+# A circuit that breaks tells of each of its channels; here these are PVs without an answer.
+logging.getLogger("caproto").setLevel(logging.CRITICAL)
 
 
 class _Broadcaster(SharedBroadcaster):  # type: ignore[misc]
@@ -45,6 +59,9 @@ class _Broadcaster(SharedBroadcaster):  # type: ignore[misc]
 
     def _register(self) -> None:
         self._searching_enabled.set()
+
+    def disconnect(self, *, wait: bool = True) -> None:
+        super().disconnect(wait=False)  # its threads see it within half a second; there is nothing to wait for
 
     def send(self, *commands: Any) -> None:
         data = self.broadcaster.send(*commands)
@@ -60,7 +77,8 @@ class ChannelAccess:
     def __init__(self, addresses: Sequence[str], port: int | None, timeout_s: float) -> None:
         found = [_resolved(address, port or _PORT) for address in addresses]
         self.timeout_s = timeout_s
-        self._context = Context(_Broadcaster(found), timeout=timeout_s)
+        self._addresses = found
+        self._context = self._opened()
 
     def __enter__(self) -> Self:
         return self
@@ -74,28 +92,45 @@ class ChannelAccess:
         self._context.disconnect()
 
     def ask(self, names: Sequence[str], *, fields: bool) -> dict[str, Answer]:
-        pvs = self._connected(names)
+        answers: dict[str, Answer] = {}
+        patience = Patience(self.timeout_s)
+        for start in range(0, len(names), _AT_ONCE):
+            if start:  # channels that have been read are closed, so that a server never holds more than a block
+                self._context.disconnect()
+                self._context = self._opened()
+            found = self._ask(names[start : start + _AT_ONCE], fields, patience.seconds)
+            if any(answer.problem for answer in found.values()):
+                patience.lose()
+            answers |= found
+        return answers
+
+    def _opened(self) -> Context:
+        return Context(_Broadcaster(self._addresses), timeout=self.timeout_s)
+
+    def _ask(self, names: Sequence[str], fields: bool, patience_s: float) -> dict[str, Answer]:
+        pvs = self._connected(names, patience_s)
         control = self._read((pv for pv in pvs.values()), "control", 1)
         timed = self._read((pvs[name] for name in control), "time", MAX_ELEMENTS) if not fields else {}
         said = self._said(list(control)) if fields else {}
         answers = {}
         for name in names:
-            if name in control:
-                kinds, descriptions = said.get(name, ("", ""))
-                answers[name] = _answer(name, pvs[name], control[name], timed.get(name), kinds, descriptions)
+            if name not in control:
+                answers[name] = silent(name, patience_s)
+            elif fields and name not in said:
+                answers[name] = without_fields(name, self.timeout_s)
             else:
-                answers[name] = silent(name, self.timeout_s)
+                answers[name] = _answer(name, pvs[name], control[name], timed.get(name), *said.get(name, ("", "")))
         return answers
 
     def _said(self, names: list[str]) -> dict[str, tuple[str, str]]:
-        """Record types and descriptions: channels of their own, which servers that are no IOC may lack."""
+        """Record types and descriptions: channels of their own, which servers that are no IOC lack."""
         asked = {name: (f"{record_name(name)}.RTYP", f"{record_name(name)}.DESC") for name in names}
-        pvs = self._connected([channel for pair in asked.values() for channel in pair])
+        pvs = self._connected([channel for pair in asked.values() for channel in pair], self.timeout_s)
         found = {name: _text(reply.data) for name, reply in self._read(pvs.values(), "native", 1).items()}
-        return {name: (found.get(kind, ""), found.get(text, "")) for name, (kind, text) in asked.items()}
+        return {n: (found[kind], found[text]) for n, (kind, text) in asked.items() if kind in found and text in found}
 
-    def _connected(self, names: Sequence[str]) -> dict[str, PV]:
-        deadline = time.monotonic() + self.timeout_s
+    def _connected(self, names: Sequence[str], patience_s: float) -> dict[str, PV]:
+        deadline = time.monotonic() + patience_s
         found = {}
         for pv in self._context.get_pvs(*dict.fromkeys(names), timeout=self.timeout_s):
             try:

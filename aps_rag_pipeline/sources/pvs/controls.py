@@ -19,8 +19,6 @@ from aps_rag_pipeline.sources.pvs.answers import Answer, ProtocolName, open_clie
 from aps_rag_pipeline.sources.pvs.model import MAX_NAME, pv_of_fields, pv_record
 from aps_rag_pipeline.sources.pvs.record_fields import lasting
 
-#: PVs that are asked at once; each such block waits for its silent ones no longer than the time-out.
-_BLOCK = 5_000
 _LISTS = (".txt", ".lst", ".list")
 
 
@@ -32,6 +30,8 @@ class Options(Section):
     #: Where to search: `host` or `host:port`. Without any, as the environment of the process says.
     addresses: tuple[str, ...] = ()
     port: int | None = Field(None, ge=1, le=65535)
+    #: Ask for the type and description of records too; only IOCs, and gateways to them, have these.
+    fields: bool = True
     #: Names and values for the database files of `location`.
     macros: dict[str, str] = Field({})
 
@@ -99,16 +99,17 @@ class ControlsScan(Scan[AnsweredPv]):
                 f"feed {self.feed.name}: no PV is named; give `options.names`, or `location` a list of them"
             )
         timeout = self.context.network.timeout_s
+        problem = ""
         with open_client(self.protocol, self.options.addresses, self.options.port, timeout) as client:
-            for start in range(0, len(wanted), _BLOCK):
-                for answer in client.ask(wanted[start : start + _BLOCK], fields=True).values():
-                    self._answered += not answer.problem
-                    yield self._listed(answer)
+            for answer in client.ask(wanted, fields=self.options.fields).values():
+                self._answered += not answer.problem
+                problem = problem or answer.problem
+                yield self._listed(answer)
         if not self._answered:
             where = ", ".join(self.options.addresses) or "the addresses of the environment"
             raise OutageError(
-                f"feed {self.feed.name}: none of {len(wanted)} PVs answers within {timeout:g} s; searched at {where}; "
-                "check `options.addresses`, `options.port` and the gateway's access rules"
+                f"feed {self.feed.name}: none of {len(wanted)} PVs answers; searched at {where}; "
+                f"the first: {problem}; check `options.addresses`, `options.port` and the gateway's access rules"
             )
 
     def _listed(self, answer: Answer) -> AnsweredPv:

@@ -10,7 +10,15 @@ from typing import Any, Self
 from p4p.client.thread import Context
 from p4p.wrapper import Value as Structure
 
-from aps_rag_pipeline.sources.pvs.answers import MAX_ELEMENTS, SEVERITIES, Answer, Value, silent
+from aps_rag_pipeline.sources.pvs.answers import (
+    MAX_ELEMENTS,
+    SEVERITIES,
+    Answer,
+    Patience,
+    Value,
+    silent,
+    without_fields,
+)
 from aps_rag_pipeline.sources.pvs.model import record_name, states
 
 #: Part and member of a structure → the field of the record that says it.
@@ -38,6 +46,8 @@ _TYPES = {
     "d": "double",
 }
 _PORT = 5076
+#: PVs that are searched for and read together.
+_AT_ONCE = 1_000
 
 
 class PvAccess:
@@ -65,42 +75,59 @@ class PvAccess:
         self._context.close()
 
     def ask(self, names: Sequence[str], *, fields: bool) -> dict[str, Answer]:
-        replies = dict(zip(names, self._get(list(names)), strict=True))
-        types: dict[str, str] = {}
-        if fields:
-            answered = [name for name, reply in replies.items() if isinstance(reply, Structure)]
-            for name, reply in zip(answered, self._get([f"{record_name(n)}.RTYP" for n in answered]), strict=True):
-                types[name] = str(reply.get("value", "")) if isinstance(reply, Structure) else ""
-        return {name: self._answer(name, reply, types.get(name, "")) for name, reply in replies.items()}
+        answers: dict[str, Answer] = {}
+        patience = Patience(self.timeout_s)
+        for start in range(0, len(names), _AT_ONCE):
+            found = self._ask(names[start : start + _AT_ONCE], fields, patience.seconds)
+            if any(answer.problem for answer in found.values()):
+                patience.lose()
+            answers |= found
+            self._context.disconnect()  # channels that have been read are closed
+        return answers
 
-    def _get(self, names: list[str]) -> list[Any]:
-        return list(self._context.get(names, timeout=self.timeout_s, throw=False)) if names else []
+    def _ask(self, names: Sequence[str], fields: bool, patience_s: float) -> dict[str, Answer]:
+        replies = dict(zip(names, self._get(list(names), patience_s), strict=True))
+        answered = [name for name, reply in replies.items() if isinstance(reply, Structure)] if fields else []
+        channels = [f"{record_name(name)}.RTYP" for name in answered]
+        types = dict(zip(answered, self._get(channels, self.timeout_s), strict=True))
+        answers = {}
+        for name, reply in replies.items():
+            kind = types.get(name)
+            if kind is not None and not isinstance(kind, Structure):
+                answers[name] = without_fields(name, self.timeout_s)
+            elif isinstance(reply, TimeoutError):
+                answers[name] = silent(name, patience_s)
+            else:
+                answers[name] = _answer(name, reply, str(kind.get("value", "")) if kind is not None else "")
+        return answers
 
-    def _answer(self, name: str, reply: Any, record_type: str) -> Answer:
-        if isinstance(reply, TimeoutError):
-            return silent(name, self.timeout_s)
-        if not isinstance(reply, Structure):
-            return Answer(name, f"an error: {reply}")
-        said = reply.todict()
-        members = {field: _member(said, part, key) for (part, key), field in _MEMBERS.items()}
-        fields = {field: value for field, value in members.items() if value is not None and value != ""}
-        value = said.get("value")
-        labels: tuple[str, ...] = ()
-        if isinstance(value, Mapping) and "choices" in value:
-            labels = tuple(str(label) for label in value["choices"])
-        seconds = _member(said, "timeStamp", "secondsPastEpoch")
-        return Answer(
-            name,
-            record_type=record_type,
-            data_type=_data_type(reply),
-            fields={**fields, **states(record_type, labels)},
-            labels=labels,
-            value=_value(value, labels),
-            severity=SEVERITIES[min(int(_member(said, "alarm", "severity") or 0), len(SEVERITIES) - 1)],
-            time=datetime.fromtimestamp(seconds + _member(said, "timeStamp", "nanoseconds") / 1e9, UTC)
-            if seconds
-            else None,
-        )
+    def _get(self, names: list[str], patience_s: float) -> list[Any]:
+        return list(self._context.get(names, timeout=patience_s, throw=False)) if names else []
+
+
+def _answer(name: str, reply: Any, record_type: str) -> Answer:
+    if not isinstance(reply, Structure):
+        return Answer(name, f"an error: {reply}")
+    said = reply.todict()
+    members = {field: _member(said, part, key) for (part, key), field in _MEMBERS.items()}
+    fields = {field: value for field, value in members.items() if value is not None and value != ""}
+    value = said.get("value")
+    labels: tuple[str, ...] = ()
+    if isinstance(value, Mapping) and "choices" in value:
+        labels = tuple(str(label) for label in value["choices"])
+    seconds = _member(said, "timeStamp", "secondsPastEpoch")
+    return Answer(
+        name,
+        record_type=record_type,
+        data_type=_data_type(reply),
+        fields={**fields, **states(record_type, labels)},
+        labels=labels,
+        value=_value(value, labels),
+        severity=SEVERITIES[min(int(_member(said, "alarm", "severity") or 0), len(SEVERITIES) - 1)],
+        time=datetime.fromtimestamp(seconds + _member(said, "timeStamp", "nanoseconds") / 1e9, UTC)
+        if seconds
+        else None,
+    )
 
 
 def _member(said: Mapping[str, Any], part: str, key: str) -> Any:
