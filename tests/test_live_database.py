@@ -6,12 +6,16 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
+from contextlib import closing
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from sqlalchemy import text
 
 from aps_rag_pipeline.content.tables import cell_text, read_tables
@@ -377,11 +381,11 @@ def test_relative_paths_start_at_the_folder_of_the_settings(filled: Table) -> No
         {"location": "rows.db", "url": "sqlite://"},
         {"url": f"sqlite:///{filled.file}"},
     ):
-        settings = Settings.build({"feeds": [feed | place]}, filled.file.parent / "facility.yaml")
-        assert len(look(opened(settings.feeds[0])).records) == 30
-    settings = Settings.build({"feeds": [feed | {"url": "sqlite:///rows.db"}]}, filled.file.parent / "facility.yaml")
+        facility = Settings.build({"feeds": [feed | place]}, filled.file.parent / "facility.yaml")
+        assert len(look(opened(facility.feeds[0])).records) == 30
+    facility = Settings.build({"feeds": [feed | {"url": "sqlite:///rows.db"}]}, filled.file.parent / "facility.yaml")
     with pytest.raises(FeedError, match=r"write `location: rows\.db`, which starts at the folder of facility\.yaml"):
-        look(opened(settings.feeds[0]))
+        look(opened(facility.feeds[0]))
 
 
 def test_text_that_is_no_utf8_and_bytes(table: Table) -> None:
@@ -458,14 +462,14 @@ def stored(cell: Any) -> Any:
 
 def test_the_demos_rows_are_those_of_its_files(tmp_path: Path) -> None:
     write(tmp_path / "demo", seed=7, records=300)
-    settings = Settings.load(tmp_path / "demo" / "facility.yaml")
+    facility = Settings.load(tmp_path / "demo" / "facility.yaml")
     for key in ("work_requests", "downtime"):
-        (feed,) = settings.feeds_of(key)
-        files = opened(feed, zone=settings.zone)
+        (feed,) = facility.feeds_of(key)
+        files = opened(feed, zone=facility.zone)
         days = load_folder(feed.location, files, tmp_path / f"{key}.db")
         options = {"query": "select * from items", **feed.options}
         rows = feed.model_copy(update={"form": "sql", "location": tmp_path / f"{key}.db", "options": options})
-        expected, found = look(files).records, look(opened(rows, zone=settings.zone)).records
+        expected, found = look(files).records, look(opened(rows, zone=facility.zone)).records
         assert len(expected) > 10 * len(days)
         assert {k: v for k, v in found.items() if k not in days} == {k: v for k, v in expected.items() if k not in days}
         assert [found[k].fields for k in days] == [expected[k].fields for k in days]
@@ -489,3 +493,41 @@ def test_the_case_of_the_shared_rules(module: Any) -> None:
             assert any(text in part.text for part in records[record_id].parts)
     finally:
         case.close()
+
+
+#: Minutes that pass before an edit: none, so that stamps are the same; some; days, so that rows settle.
+PAUSES = st.sampled_from([0, 0, 0, 1, 700, 3000])
+#: Minutes by which the clock is late that stamps this edit.
+LATE = st.sampled_from([0, 0, 1, 700])
+EDITS = st.tuples(st.sampled_from(["put", "delete", "look"]), st.integers(1, 6), PAUSES, LATE)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(EDITS, max_size=25))
+def test_whatever_the_stamps_what_was_read_is_what_is_there(edits: list[tuple[str, int, int, int]]) -> None:
+    with tempfile.TemporaryDirectory() as folder, closing(Table(Path(folder)).connection) as connection:
+        feed = Feed(
+            name="wr", source="work_requests", form="sql", location=Path(folder) / "rows.db",
+            columns={"updated": "updated"}, options={"query": "select * from items", "page_rows": 2},
+        )  # fmt: skip
+        source, clock, read, cursor = opened(feed), datetime(2025, 1, 1), dict[str, str](), None
+        connection.execute("insert into items values (0, 'Always there', 'first', '2024-12-31 00:00')")
+        for count, (what, number, pause, late) in enumerate([*edits, ("look", 0, 0, 0)]):
+            clock += timedelta(minutes=pause)
+            if what == "look":
+                cursor = follow(read, look(source, cursor))
+                there = connection.execute("select id, description from items").fetchall()
+                assert read == {str(n): text for n, text in there}
+                continue
+            connection.execute("delete from items where id = ?", (number,))
+            if what == "put":
+                stamp = (clock - timedelta(minutes=late)).isoformat(" ", "minutes")
+                connection.execute("insert into items values (?, 'x', ?, ?)", (number, f"text {count}", stamp))
+
+
+def follow(read: dict[str, str], found: Look) -> Any:
+    """Take over what a look has found, as a catalog would."""
+    for unit in found.complete - found.records.keys():
+        read.pop(unit, None)
+    read.update({n: record.parts[0].text for n, record in found.records.items()})
+    return found.cursor
