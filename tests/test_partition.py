@@ -105,9 +105,9 @@ def test_pdf_protected_damaged_and_overlong_are_permanent_failures(blobs: BlobSt
 
 def test_pdf_text_is_read_faster_than_five_pages_a_second(blobs: BlobStore) -> None:
     data = pdf([[f"Line {line} of page {page}: the RF cavity tripped." for line in range(45)] for page in range(60)])
-    start = time.perf_counter()
+    start = time.process_time()
     found = read(data, "long.pdf", blobs)
-    assert len(found.parts) / (time.perf_counter() - start) > 5
+    assert len(found.parts) / (time.process_time() - start) > 5
     assert "Line 44 of page 59" in found.parts[59].text
 
 

@@ -1,4 +1,4 @@
-"""PDF: the text layer page by page. A page without a usable one is attached, for the OCR stage to read."""
+"""PDF: its text in reading order, tables and sections. A page without usable text is attached, for the OCR stage."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from typing import TYPE_CHECKING
 
 from aps_rag_pipeline.content.assembly import Assembly, Partition, Picture
 from aps_rag_pipeline.content.dates import parse_time
+from aps_rag_pipeline.content.pdf_lines import Line
+from aps_rag_pipeline.content.pdf_pages import read_page
+from aps_rag_pipeline.content.pdf_parts import parts_of
+from aps_rag_pipeline.content.pdf_running import without_running
+from aps_rag_pipeline.content.pdf_sections import Bookmark
 from aps_rag_pipeline.content.text import clean
 from aps_rag_pipeline.records import Link
 from aps_rag_pipeline.settings import Limits
@@ -26,6 +31,8 @@ _FEW = 25
 _DRAWN = 40
 _MAX_LINKS = 5000
 _MAX_EMBEDDED = 50
+_MAX_BOOKMARKS = 20_000
+_MAX_RUNNING = 20
 #: Titles that programs invent.
 _IDLE_TITLES = (
     "untitled",
@@ -38,7 +45,9 @@ _IDLE_TITLES = (
 
 
 def partition_pdf(data: bytes, name: str, limits: Limits, blobs: Blobs, zone: tzinfo) -> Partition:
-    """One part a page, in reading order, `locator` "page n", titled by the bookmark it stands under.
+    """Parts in reading order, `locator` "page n": prose by section, titled by bookmark or heading, and tables.
+
+    Each page has a part, an empty one where it shows no text. Running heads are left out and named in `running_heads`.
 
     Raises:
         UnreadableError: protected, damaged, or more pages than the limits allow.
@@ -78,23 +87,29 @@ def _read(
         )
     found = Partition(fields={"pages": count})
     _properties(document, found, zone)
-    titles = _bookmarks(document, count)
+    targets: dict[str, None] = {}
+    pages: list[list[Line]] = []
+    unread: set[int] = set()
+    for index in range(count):
+        lines, readable = _page(document, index, targets)
+        pages.append(lines)
+        if not readable:
+            unread.add(index)
+    pages, running = without_running(pages)
     assembly = Assembly(blobs)
     whole = Picture(name, data, "application/pdf")
-    targets: dict[str, None] = {}
-    unread = 0
-    for number in range(1, count + 1):
-        text, readable = _page(document, number - 1, targets)
-        assembly.page(f"page {number}", text, titles.get(number - 1, ""))
-        if not readable:
-            unread += 1
-            assembly.picture(whole, page=number)
+    for index, parts in enumerate(parts_of(pages, _bookmarks(document, count))):
+        assembly.parts += parts
+        if index in unread:
+            assembly.picture(whole, page=index + 1)
     for embedded in _embedded(document):
         assembly.picture(embedded)
     found.parts, found.attachments = assembly.finish()
     found.links = [Link("url", target) for target in targets]
     if unread:
-        found.fields["pages_without_text"] = unread
+        found.fields["pages_without_text"] = len(unread)
+    if running:
+        found.fields["running_heads"] = running[:_MAX_RUNNING]
     return found
 
 
@@ -122,50 +137,47 @@ def pdf_time(text: str, zone: tzinfo) -> datetime | None:
     return parse_time(written, zone)
 
 
-def _bookmarks(document: pdfium.PdfDocument, count: int) -> dict[int, str]:
-    """Page index -> title of the last bookmark that begins on or before it."""
+def _bookmarks(document: pdfium.PdfDocument, count: int) -> dict[int, list[Bookmark]]:
+    """Page index -> the bookmarks that point to it."""
     import pypdfium2 as pdfium
 
-    starts: dict[int, str] = {}
+    found: dict[int, list[Bookmark]] = {}
     try:
-        for bookmark in document.get_toc(max_depth=6):
+        for number, bookmark in enumerate(document.get_toc(max_depth=6)):
             target = bookmark.get_dest()
             index = target.get_index() if target else None
             title = " ".join(clean(bookmark.get_title()).split())
             if index is not None and 0 <= index < count and title:
-                starts.setdefault(index, title[:300])
-            if len(starts) >= count:
+                found.setdefault(index, []).append(Bookmark(title[:300], _height(target)))
+            if number >= _MAX_BOOKMARKS:
                 break
     except pdfium.PdfiumError:
         return {}  # broken bookmarks cost the titles, not the text
-    titles: dict[int, str] = {}
-    title = ""
-    for index in range(count):
-        title = starts.get(index, title)
-        if title:
-            titles[index] = title
-    return titles
+    return found
 
 
-def _page(document: pdfium.PdfDocument, index: int, targets: dict[str, None]) -> tuple[str, bool]:
-    """Text of a page, and whether it says all that the page shows."""
+def _height(target: pdfium.PdfDest) -> float | None:
+    """How far from the lower edge of its page a bookmark points, where it says."""
+    import pypdfium2.raw as raw
+
+    view, values = target.get_view()
+    place = {raw.PDFDEST_VIEW_XYZ: 1, raw.PDFDEST_VIEW_FITH: 0, raw.PDFDEST_VIEW_FITBH: 0}.get(view)
+    return float(values[place]) if place is not None and place < len(values) else None
+
+
+def _page(document: pdfium.PdfDocument, index: int, targets: dict[str, None]) -> tuple[list[Line], bool]:
+    """The lines of a page, and whether they say all that it shows."""
     import pypdfium2 as pdfium
 
     try:
         page = document[index]
     except pdfium.PdfiumError:
-        return "", False
+        return [], False
     try:
-        textpage = page.get_textpage()
-        try:
-            raw_text = textpage.get_text_range(errors="replace")
-        finally:
-            textpage.close()
-        text, sound = _sound(raw_text)
-        letters = sum(char.isalnum() for char in text)
-        readable = sound and (letters >= _FEW or not _shows_more(page, letters))
+        found = read_page(page)
+        readable = found.sound and (found.letters >= _FEW or not _shows_more(page, found.letters))
         _page_links(document, page, targets)
-        return (text if sound else ""), readable
+        return found.lines, readable
     finally:
         page.close()
 
@@ -184,20 +196,6 @@ def _shows_more(page: pdfium.PdfPage, letters: int) -> bool:
         if drawn >= (_DRAWN if letters else 1):
             return True
     return False
-
-
-def _sound(text: str) -> tuple[str, bool]:
-    """The text as Unicode, and whether it is one: fonts without a character map give codes, not letters."""
-    text = text.replace("\ufffe\r\n", "").replace("\ufffe", "")  # PDFium's mark of a hyphen at a line's end
-    shown = [char for char in text if not char.isspace()]
-    if not shown:
-        return "", True
-    swapped = sum(char >= "\u0100" and not ord(char) & 0xFF for char in shown)
-    if swapped > 0.6 * len(shown):
-        text = "".join(chr(ord(char) >> 8) if not ord(char) & 0xFF else char for char in text)
-        shown = [char for char in text if not char.isspace()]
-    strange = sum(char < " " or char == "\ufffd" or "\ue000" <= char <= "\uf8ff" for char in shown)
-    return clean(text).strip(), strange <= 0.3 * len(shown)
 
 
 def _page_links(document: pdfium.PdfDocument, page: pdfium.PdfPage, targets: dict[str, None]) -> None:

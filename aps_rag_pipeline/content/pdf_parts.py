@@ -1,0 +1,132 @@
+"""Lines of PDF pages to parts: sections with their titles, tables with their captions."""
+
+from __future__ import annotations
+
+from aps_rag_pipeline.content.markup import pipe_table
+from aps_rag_pipeline.content.pdf_flow import Vocabulary, flowing
+from aps_rag_pipeline.content.pdf_lines import Line, Table
+from aps_rag_pipeline.content.pdf_sections import (
+    Bookmark,
+    bare_title,
+    bookmarked_lines,
+    heading_lines,
+    same_title,
+)
+from aps_rag_pipeline.records import Part
+
+#: Documents with fewer bookmarks a page are divided by their headings as well.
+_SPARSE = 0.12
+_MAX_TITLE = 300
+_MAX_NAME = 5
+
+
+def parts_of(pages: list[list[Line]], bookmarks: dict[int, list[Bookmark]]) -> list[list[Part]]:
+    """The parts of each page, at least one (an empty one for a page without text), `locator` "page n".
+
+    A section begins at its bookmark, or at a heading where a document has none; its title goes with all its parts.
+    """
+    by_looks = sum(map(len, bookmarks.values())) < _SPARSE * len(pages)
+    headings = heading_lines(pages) if by_looks else set()
+    vocabulary = Vocabulary(line.text for lines in pages for line in lines)
+    writer = _Writer(headings, vocabulary)
+    return [writer.page(number, lines, bookmarks.get(number - 1, [])) for number, lines in enumerate(pages, 1)]
+
+
+class _Writer:
+    """Writes one page after the other; the section and an unfinished table go on to the next."""
+
+    def __init__(self, headings: set[int], vocabulary: Vocabulary) -> None:
+        self._headings = headings
+        self._vocabulary = vocabulary
+        self._title = ""
+        self._heading: list[Line] = []  # lines of a heading that has nothing below it yet
+        self._table: tuple[Table, str] | None = None  # the table at the end of the page before, and its caption
+        self._parts: list[Part] = []
+        self._pending: list[Line] = []
+        self._locator = ""
+
+    def page(self, number: int, lines: list[Line], bookmarks: list[Bookmark]) -> list[Part]:
+        self._parts, self._pending, self._locator = [], [], f"page {number}"
+        begins = bookmarked_lines(lines, bookmarks) if lines else {}
+        for index, line in enumerate(lines):
+            said = False
+            for bookmark in begins.get(index, []):
+                said = said or same_title(line.text, bare_title(bookmark.title))
+                self._begin(bookmark.title)
+            if line.table:
+                self._write_table(line.table, index == 0, index == len(lines) - 1)
+            elif said:
+                self._heading = [line]
+            elif id(line) in self._headings:
+                self._add_heading(line)
+            else:
+                self._close_heading()
+                self._pending.append(line)
+        if not lines and bookmarks:
+            self._begin(bookmarks[-1].title)
+        self._keep_bare_heading()
+        self._flush()
+        if not lines or not lines[-1].table:
+            self._table = None
+        return self._parts or [Part("prose", "", self._locator, self._title)]
+
+    def _begin(self, title: str) -> None:
+        self._keep_bare_heading()
+        self._flush()
+        self._title = title[:_MAX_TITLE]
+
+    def _add_heading(self, line: Line) -> None:
+        last = self._heading[-1] if self._heading else None
+        goes_on = (
+            last is not None
+            and abs(last.size - line.size) < 0.3
+            and last.bold == line.bold
+            and 0 < line.base - last.base < 1.7 * line.size
+        )
+        if not goes_on:
+            self._begin("")
+        self._heading.append(line)
+
+    def _close_heading(self) -> None:
+        """The heading has something below it: it is the title of that."""
+        if self._heading:
+            self._title = flowing(self._heading, self._vocabulary).replace("\n", " ")[:_MAX_TITLE]
+            self._heading = []
+
+    def _keep_bare_heading(self) -> None:
+        if self._heading:
+            text = flowing(self._heading, self._vocabulary)
+            self._heading = []
+            self._title = self._title or " ".join(text.split())[:_MAX_TITLE]
+            self._parts.append(Part("prose", text, self._locator))
+
+    def _flush(self) -> None:
+        text = flowing(self._pending, self._vocabulary)
+        self._pending = []
+        if text:
+            self._parts.append(Part("prose", text, self._locator, self._title))
+
+    def _write_table(self, table: Table, first: bool, last: bool) -> None:
+        self._close_heading()
+        self._flush()
+        rows, caption = table.rows, table.title
+        if first and not caption and self._table and _same_columns(self._table[0], table):
+            head = self._table[0].rows[0]
+            rows = [head, *rows] if _names_columns(head) and rows[0] != head else rows
+            caption = self._table[1]
+            table = Table(rows, table.x0, table.x1, table.y0, table.y1, table.columns)
+        text = pipe_table(rows)
+        if text:
+            self._parts.append(Part("table", text, self._locator, caption or self._title))
+        self._table = (table, caption) if last else None
+
+
+def _same_columns(before: Table, table: Table) -> bool:
+    return len(before.columns) == len(table.columns) and all(
+        abs(x - y) < 4 for x, y in zip(before.columns, table.columns, strict=True)
+    )
+
+
+def _names_columns(row: list[str]) -> bool:
+    """Whether a first row is a header to be repeated on the next page: names, no sentences."""
+    return all(len(cell.split()) <= _MAX_NAME and not cell.endswith(".") for cell in row) and sum(map(bool, row)) > 1
