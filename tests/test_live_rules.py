@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 
@@ -202,3 +204,27 @@ def test_fetched_files_outlive_a_collection_and_go_with_a_purge() -> None:
 
 def _says(row: Any) -> bool:
     return "password" in visible(decode_record(unpack(row["body"])))
+
+
+def test_an_item_without_an_id_is_told_until_it_has_one() -> None:
+    with live_feed("bely_json") as feed:
+        assert feed.server is not None
+        feed.case.put(1, "klystron tripped")
+        whole = feed.server.app
+        nameless = {"timestamp": "1600000100", "author": "jd", "subject": "", "details": "an entry without an id"}
+
+        def with_a_nameless_entry(environ: Any, start_response: Any) -> list[bytes]:
+            entries = json.loads(b"".join(whole(environ, lambda *_: None)))
+            start_response("200 OK", [("Content-Type", "application/json")])
+            window = parse_qs(environ["QUERY_STRING"])
+            here = int(window["start"][0]) <= int(nameless["timestamp"]) < int(window["end"][0])
+            return [json.dumps([*entries, nameless] if here else entries).encode()]
+
+        feed.server.app = with_a_nameless_entry
+        for _ in range(2):
+            assert feed.sync().report.error == ""
+            assert feed.failures() == 1
+            assert feed.differences() == []
+        feed.server.app = whole
+        feed.sync()
+        assert feed.failures() == 0

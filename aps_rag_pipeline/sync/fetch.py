@@ -155,7 +155,7 @@ def _fetch_feed(workspace: Workspace, feed: Feed, known: _Known, aside: Path | N
 
 def _spool(writer: SpoolWriter, source: Source, known: _Known, report: FetchReport, settings: Settings) -> None:
     secrets = settings.secrets()
-    finished = news = False
+    finished, news = False, bool(known.retry)  # a retry is news whatever comes of it
     try:
         for change in source.changes(known.cursor, known.retry):
             entry = _entry(change, settings.limits, secrets)

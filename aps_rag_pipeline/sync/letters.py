@@ -138,8 +138,8 @@ def note_failures(
     read = complete | {failure.unit for failure in failures if failure.unit == failure.item}
     for row in catalog.rows("select unit, item from dead_letters where feed = ?", (feed,)):
         listed = isinstance(cursor, dict) and row["unit"] in cursor.get("units", {})
-        # A folder that could not be listed is in no cursor; when it is not told of again, it can be.
-        mended = row["unit"] in read or (row["unit"] == row["item"] and not listed)
+        # A part of a feed that could not be listed is in no cursor; when it is not told of again, it can be.
+        mended = row["unit"] in read or not listed
         if mended and (row["unit"], row["item"]) not in reported:
             connection.execute("delete from dead_letters where feed = ? and unit = ? and item = ?", (feed, *row))
     for failure in failures:
