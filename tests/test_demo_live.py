@@ -21,9 +21,6 @@ from aps_rag_pipeline.sync import pipeline
 from aps_rag_pipeline.sync.apply import apply_spool
 from aps_rag_pipeline.sync.fetch import fetch
 
-#: What a protocol cannot carry, or carries in its own words.
-OWN_FIELDS: dict[str, set[str]] = {}
-
 
 def records(path: Path) -> dict[str, dict[str, Record]]:
     """Sync up to the catalog; the live records by feed and id."""
@@ -40,11 +37,18 @@ def records(path: Path) -> dict[str, dict[str, Record]]:
 
 
 def bare(record: Record, feed: str) -> dict[str, Any]:
-    """What a reader sees of a record, without what only one of the two forms can know."""
+    """What a reader sees of a record, without what only its files can say."""
     values = msgspec.to_builtins(record)
     values.pop("modified_at", None)
-    values["fields"] = {k: v for k, v in values.get("fields", {}).items() if k not in OWN_FIELDS.get(feed, ())}
-    return values
+    fields = dict(values.pop("fields", {}))
+    if feed == "documents":  # a content server knows no folders, and no file names of older revisions
+        fields["file"] = fields["file"].rpartition("/")[2]
+        fields["revisions"] = [", ".join(told.split(", ")[:3]) for told in fields.get("revisions", [])]
+        values["links"] = [(link["kind"], link["target"]) for link in values.get("links", ())]
+    if feed == "epics":  # an archiver knows neither groups nor friendly names, but how it archives
+        fields = {name: fields.get(name) for name in ("description", "units")}
+        values.pop("parts")
+    return {**values, "fields": fields}
 
 
 @pytest.fixture(scope="module")

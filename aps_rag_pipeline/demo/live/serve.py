@@ -4,9 +4,9 @@ files. What `aps-rag demo advance` does to the files is what the services say ne
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +27,14 @@ class PortTakenError(Exception):
 
 @dataclass(frozen=True)
 class Service:
-    """A source of the demo as a live service: `form` and `path` are what `facility.yaml` says of it."""
+    """A source of the demo as a live service: `form`, `path` and `options` are what `facility.yaml` says of it."""
 
     feed: str
     module: str
     form: str
     path: str
     what: str
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def application(self, folder: Path) -> Callable[..., Any]:
         from importlib import import_module
@@ -45,10 +46,12 @@ class Service:
 
 SERVICES = (
     Service("bely", "bely", "rest", "", "BELY's REST interface"),
-    Service("documents", "idcplg", "webcenter", "/docs", "WebCenter Content (idcplg)"),
+    Service(
+        "documents", "idcplg", "webcenter", "/docs", "WebCenter Content (idcplg)", {"access_field": "xAccessLabels"}
+    ),
     Service("teams", "msgraph", "graph", "", "Microsoft Graph"),
     Service("wiki", "mediawiki", "mediawiki", "/w/api.php", "MediaWiki's API"),
-    Service("epics", "archiver", "archiver", "", "an Archiver Appliance"),
+    Service("epics", "archiver", "archiver", "", "an Archiver Appliance", {"metadata": True}),
 )
 
 
@@ -96,13 +99,16 @@ class _Silent(WSGIRequestHandler):
 
 
 def _settings(facility: dict[str, Any], urls: dict[str, str]) -> str:
-    forms = {service.feed: service.form for service in SERVICES}
+    services = {service.feed: service for service in SERVICES}
     feeds = []
     for feed in facility["feeds"]:
-        if feed["name"] in urls:
+        service = services.get(feed["name"])
+        if service is not None:
             kept = {k: v for k, v in feed.items() if k not in ("location", "sidecar", "columns")}
-            feed = {**kept, "form": forms[feed["name"]], "url": urls[feed["name"]]}
-            if feed["form"] == "graph":
+            feed = {**kept, "form": service.form, "url": urls[service.feed]}
+            if service.options:
+                feed["options"] = dict(service.options)
+            if service.form == "graph":
                 feed["credentials"] = {"token": {"file": _TOKEN}}
         feeds.append(feed)
     values = {**facility, "home": "home-live", "feeds": feeds}
