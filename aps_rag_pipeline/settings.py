@@ -142,7 +142,7 @@ class Feed(Section):
     @property
     def place(self) -> str:
         """Where the feed is, for people."""
-        return self.url or str(self.location)
+        return self.url or (str(self.location) if "location" in self.model_fields_set else f"feed {self.name}")
 
     @field_validator("access")
     @classmethod
@@ -201,6 +201,8 @@ class Limits(Section):
     max_text_mb: float = Field(8, gt=0, description="text of one record; more than that is data, not reading")
     max_pages: int = Field(2000, gt=0)
     max_pixels: int = Field(120_000_000, gt=0)
+    parse_timeout_s: float = Field(120, gt=0, description="after which a file's parser is stopped")
+    parse_memory_mb: float = Field(1024, gt=0, description="what a file's parser may take beyond its start")
     ocr_timeout_s: float = Field(60, gt=0)
     ocr_workers: int = Field(0, ge=0, description="0: one per core")
     removal_ratio: float = Field(0.2, gt=0, le=1, description="a sync removing more than this share holds the removals")
@@ -296,7 +298,8 @@ class Settings(BaseSettings):
         feeds = tuple(
             feed.model_copy(
                 update={
-                    "location": (root / feed.location.expanduser()),
+                    # A feed without a location has none: the folder of facility.yaml must not be read as one.
+                    **({"location": root / feed.location.expanduser()} if "location" in feed.model_fields_set else {}),
                     "sidecar": None if feed.sidecar is None else root / feed.sidecar.expanduser(),
                     "credentials": _placed(feed.credentials, root),
                     "network": None if feed.network is None else _trusting(feed.network, root),
