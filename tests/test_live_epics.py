@@ -17,9 +17,10 @@ from aps_rag_pipeline.demo.live.archiver import Server
 from aps_rag_pipeline.demo.live.archiver_store import Archived, Store
 from aps_rag_pipeline.demo.write import write
 from aps_rag_pipeline.records import Link, Record
-from aps_rag_pipeline.settings import Credentials, Feed, Limits, Network, SecretPlace
+from aps_rag_pipeline.settings import Credentials, Feed, Limits, Network, SecretPlace, Settings
 from aps_rag_pipeline.sources import open_source
 from aps_rag_pipeline.sources.base import Complete, Cursor, Failure, FeedError, Ignored, SourceContext, Upsert
+from aps_rag_pipeline.sources.live import Memory
 from aps_rag_pipeline.sources.net.http import Http
 from aps_rag_pipeline.sources.pvs.appliance import Appliance, appliance_time, mended_json
 from tests.serving import FaultyServer, serving
@@ -308,6 +309,58 @@ def test_configuration_errors_say_what_to_do(reader: Reader) -> None:
     reader.settings |= {"options": {}, "url": ""}
     with pytest.raises(FeedError, match="url"):
         reader.sync()
+
+
+def test_a_feed_without_location_has_none(tmp_path: Path) -> None:
+    feeds = [
+        {"name": "ring", "source": "epics", "form": "channel_access", "options": {"names": ["A:1"]}},
+        {"name": "list", "source": "epics", "form": "channel_access", "location": "pvs.txt"},
+    ]
+    bare, listed = Settings.build({"feeds": feeds}, tmp_path / "facility.yaml").feeds
+    assert "location" not in bare.model_fields_set
+    assert listed.location == tmp_path / "pvs.txt"
+    assert (bare.place, listed.place) == ("feed ring", str(tmp_path / "pvs.txt"))
+
+
+def test_what_is_no_pv_is_passed_over(reader: Reader) -> None:
+    reader.store.put(pv("A:1"))
+    reader.store.put(pv("A:2"))
+    info = reader.open().scan(Memory()).appliance.configuration()[0]
+    reader.server.fail("body", path="getAllPVs", body=b'["A:1", null, "", 7, "A:1", "A:2"]')
+    reader.server.fail("body", path="exportConfig", body=json.dumps([None, info, info, {"pvName": ""}]).encode())
+    reader.server.fail("body", path="getPVStatus", body=b"[null, 5]", times=-1)
+    reader.server.fail("status", path="getPVTypeInfo", status=404)
+    reader.sync()
+    assert len(reader.records) == 1
+    assert "nothing is said of it" in reader.failures[0].reason
+
+
+def test_a_pv_that_goes_while_the_listing_is_made_is_gone(reader: Reader) -> None:
+    for name in ("A:1", "A:2"):
+        reader.store.put(pv(name))
+    reader.sync()
+    names = json.dumps(["A:1", "A:2"]).encode()
+    del reader.store.pvs["A:2"]
+    reader.server.fail("body", path="getAllPVs", body=names)
+    reader.sync()
+    assert reader.records.keys() == {"A:1"}
+    assert not reader.failures
+    # One that is added meanwhile is in the export alone.
+    reader.store.put(pv("A:3"))
+    reader.server.fail("body", path="getAllPVs", body=b'["A:1"]')
+    reader.sync()
+    assert reader.records.keys() == {"A:1", "A:3"}
+
+
+def test_the_listing_in_another_order_twice_over_or_with_another_clock_moves_nothing(reader: Reader) -> None:
+    for number in range(5):
+        reader.store.put(pv(f"A:{number}"))
+    reader.sync()
+    infos = reader.open().scan(Memory()).appliance.configuration()
+    reader.server.fail("body", path="exportConfig", body=json.dumps([*reversed(infos), *infos]).encode())
+    assert reader.sync() == []
+    reader.store.zone_style = "offset"
+    assert reader.sync() == []
 
 
 def test_credentials_are_sent(reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
