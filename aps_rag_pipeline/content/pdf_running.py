@@ -14,6 +14,7 @@ _MIN_PAGES = 3
 _ROWS = 4  # looked at from the top and from the bottom of each page
 _SAME_PLACE = 4.0  # points
 _APART = 1.15
+_PITCH = 1.3  # of lines, in heights of letters, where a page has too few to tell
 _MAX_LENGTH = 300
 _NUMBER = re.compile(r"\d+")
 _ROMAN = re.compile(r"[ivxlc]{1,7}")
@@ -43,7 +44,7 @@ def without_running(pages: list[list[Line]]) -> tuple[list[list[Line]], list[str
         ends = {page: (found[::-1] if below else found) for page, found in rows.items()}
         repeated = _repeated(ends, written, removed)
         for found in ends.values():
-            for row in _peeled([row for row in found if id(row.lines[0]) not in removed], repeated, below):
+            for row in _peeled([row for row in found if id(row.lines[0]) not in removed], repeated):
                 removed.update(id(line) for line in row.lines)
                 said.setdefault(row.text, " ".join(_shown(line) for line in row.lines))
     kept = [[line for line in lines if id(line) not in removed] for lines in pages]
@@ -125,23 +126,21 @@ def _numbers_run_on(place: list[_Row]) -> bool:
     return wrong <= 0.2 * (len(place) - 1)
 
 
-def _peeled(rows: list[_Row], repeated: set[int], below: bool) -> list[_Row]:
+def _peeled(rows: list[_Row], repeated: set[int]) -> list[_Row]:
     """The repeated rows at the end of a page, from outside inwards. A head stands apart from the text."""
     outer: list[_Row] = []
     for row in rows[:_ROWS]:
         if id(row) not in repeated:
             break
         outer.append(row)
-    while outer and not _apart(outer[-1], rows[len(outer) :], below):
+    while outer and not _apart(outer[-1], rows[len(outer) :]):
         outer.pop()
     return outer
 
 
-def _apart(row: _Row, inside: list[_Row], below: bool) -> bool:
-    if row.text == "#" or len(inside) < 2:
-        return True
-    if any(line.table for line in (*row.lines, *inside[0].lines)):
+def _apart(row: _Row, inside: list[_Row]) -> bool:
+    if row.text == "#" or not inside or any(line.table for line in (*row.lines, *inside[0].lines)):
         return True
     steps = sorted(abs(after.base - row.base) for row, after in itertools.pairwise(inside))
-    usual = steps[len(steps) // 2]
+    usual = steps[len(steps) // 2] if len(steps) > 1 else _PITCH * row.size
     return abs(inside[0].base - row.base) > _APART * usual
