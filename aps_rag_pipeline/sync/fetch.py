@@ -6,7 +6,7 @@ import hashlib
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -156,6 +156,7 @@ def _fetch_feed(workspace: Workspace, feed: Feed, known: _Known, aside: Path | N
 def _spool(writer: SpoolWriter, source: Source, known: _Known, report: FetchReport, settings: Settings) -> None:
     secrets = settings.secrets()
     finished, news = False, bool(known.retry)  # a retry is news whatever comes of it
+    untold = set(known.resting)
     try:
         for change in source.changes(known.cursor, known.retry):
             entry = _entry(change, settings.limits, secrets)
@@ -165,9 +166,10 @@ def _spool(writer: SpoolWriter, source: Source, known: _Known, report: FetchRepo
                 case Cursor(value, fingerprint):
                     finished = True
                     report.fingerprint = fingerprint or report.fingerprint
-                    news = news or value != known.cursor
+                    news = news or value != known.cursor or any(unit not in _units(value) for unit, _ in untold)
                 case Failure(unit, item):
                     news = news or (unit, item) not in known.resting
+                    untold.discard((unit, item))
                 case Upsert() | Removal() | Complete():
                     news = True
         if not finished:
@@ -182,6 +184,11 @@ def _spool(writer: SpoolWriter, source: Source, known: _Known, report: FetchRepo
             report.spooled = True
     finally:
         writer.discard()
+
+
+def _units(cursor: Any) -> Container[str]:
+    units: Container[str] = cursor.get("units", ()) if isinstance(cursor, dict) else ()
+    return units
 
 
 def _count(report: FetchReport, entry: Entry) -> None:
