@@ -10,7 +10,7 @@ _STEP = 2.0  # points
 _MAX_STEPS = 2000
 _TRIED = 8
 _MAX_DEPTH = 8
-#: Text of a column fills this share of its width and has this many words a line; cells of a table do not.
+#: Most text of a column is in lines of at least this share of the longest and this many words; cells are shorter.
 _FILL, _WORDS = 0.5, 2.5
 #: Sticking out of a column by less is not running across.
 _OUT = 9.0
@@ -130,11 +130,16 @@ def _heights(stretches: list[Stretch]) -> int:
 
 
 def _flows(stretches: list[Stretch]) -> bool:
-    """Whether this is running text rather than cells or labels."""
-    texts = [s for s in stretches if not s.table]
+    """Whether most of this is running text rather than cells or labels; beside text, a table may fill a column."""
+    texts = sorted((s for s in stretches if not s.table), key=lambda s: s.width)
     if not texts:
+        return True
+    total = sum(s.width for s in texts)
+    if sum(len(s.words) * s.width for s in texts) < _WORDS * total:
         return False
-    lines = _heights(texts)
-    width = max(s.x1 for s in texts) - min(s.x0 for s in texts)
-    words = sum(len(s.words) for s in texts)
-    return words >= _WORDS * lines and sum(s.width for s in texts) >= _FILL * lines * width
+    passed, widest = 0.0, texts[int(0.9 * (len(texts) - 1))].width
+    for stretch in texts:
+        passed += stretch.width
+        if 2 * passed >= total:
+            return stretch.width >= _FILL * widest
+    return False
