@@ -1,0 +1,188 @@
+"""Processes that read what nobody vouches for: they can be killed, and what they take along is one file.
+
+A child is a module of this package run by itself. Both sides exchange frames, stretches of bytes that begin with their
+length; the first frame of a child, an empty one, says that it is ready.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import IO, Literal
+
+import psutil
+
+_LENGTH = struct.Struct(">Q")
+#: How often a watched child's memory is looked at; at a few gigabytes a second this is what it may overshoot.
+_LOOK_S = 0.05
+_START_S = 180.0
+#: Nobody answers with more; a length beyond it is no length.
+_MAX_FRAME = 1 << 31
+#: Variables that a child needs. Others stay behind: among them are the credentials of feeds.
+_KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "TZ")
+_KEPT_PREFIXES = ("LC_", "TESS", "OMP_", "OPENBLAS_", "COVERAGE_")
+
+#: What ended a watched child: its time, or its memory.
+Strike = Literal["", "time", "memory"]
+
+
+class ChildError(Exception):
+    """The child does not answer: it could not be started, or it has ended."""
+
+
+class Child:
+    """A process with a group of its own, so that what it starts dies with it. Not for several threads at a time."""
+
+    def __init__(self, module: str, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
+        """Start `python -m module` and wait until it is ready.
+
+        Raises:
+            ChildError: it cannot be started.
+        """
+        kept = {n: value for n, value in os.environ.items() if n in _KEPT or n.startswith(_KEPT_PREFIXES)}
+        kept["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+        try:
+            # A module of our own, not multiprocessing: nothing of the caller's main module is imported again.
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", module, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=kept | dict(environment or {}),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ChildError(f"no process could be started ({error.strerror or error})") from error
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._to, self._from = self._process.stdin, self._process.stdout
+        with Watch(self, _START_S):
+            ready = read_frame(self._from)
+        if ready is None:
+            code = self.end()
+            raise ChildError(f"the process {module} does not start (code {code})")
+        #: Bytes that it holds before its first work.
+        self.first_memory = self.memory()
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    def memory(self) -> int:
+        """Bytes of memory that it holds at present; none once it has ended."""
+        try:
+            return int(psutil.Process(self._process.pid).memory_info().rss)
+        except psutil.Error:
+            return 0
+
+    def send(self, frame: bytes) -> None:
+        """Raises ChildError: it has ended."""
+        try:
+            write_frame(self._to, frame)
+        except (OSError, ValueError) as error:
+            raise ChildError("the process takes nothing any more") from error
+
+    def receive(self) -> bytes:
+        """The next frame. Raises ChildError: it has ended."""
+        try:
+            frame = read_frame(self._from)
+        except (OSError, ValueError) as error:
+            raise ChildError("the process says nothing any more") from error
+        if frame is None:
+            raise ChildError("the process has ended")
+        return frame
+
+    def kill(self) -> None:
+        """End it and whatever it has started, at once."""
+        with suppress(ProcessLookupError, PermissionError):  # it has ended by itself
+            if hasattr(os, "killpg"):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            else:
+                self._process.kill()
+
+    def end(self) -> int:
+        """Kill it where it still runs, and give what it held back to the system; its exit code is returned."""
+        if self.running:
+            self.kill()
+        code = self._process.wait()
+        for stream in (self._to, self._from):
+            with suppress(OSError):  # what was still to be written has nobody to read it
+                stream.close()
+        return code
+
+
+class Watch:
+    """Kills a child that takes more than `seconds`, or more than `memory` bytes, while the block runs."""
+
+    def __init__(self, child: Child, seconds: float, memory: int = 0) -> None:
+        self.struck: Strike = ""
+        self._child = child
+        self._seconds = seconds
+        self._memory = memory
+        self._over = threading.Event()
+        self._deadline = time.monotonic() + seconds
+        self._thread = threading.Thread(target=self._look, name="watch", daemon=True)
+
+    def feed(self) -> None:
+        """A sign of life: the time begins anew."""
+        self._deadline = time.monotonic() + self._seconds
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while (left := self._deadline - time.monotonic()) > 0:
+            if self._over.wait(min(left, _LOOK_S) if self._memory else left):
+                return
+            if self._memory and self._child.memory() > self._memory:
+                self._strike("memory")
+                return
+        self._strike("time")
+
+    def _strike(self, why: Strike) -> None:
+        self.struck = why
+        self._child.kill()
+
+
+def own_streams() -> tuple[IO[bytes], IO[bytes]]:
+    """In a child: where frames come from and where they go, after saying that it is ready. What a library prints goes
+    elsewhere from here on."""
+    source, target = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, 0)
+    os.dup2(nowhere, 1)
+    write_frame(target, b"")
+    return source, target
+
+
+def write_frame(stream: IO[bytes], frame: bytes) -> None:
+    stream.write(_LENGTH.pack(len(frame)))
+    stream.write(frame)
+    stream.flush()
+
+
+def read_frame(stream: IO[bytes]) -> bytes | None:
+    """The next frame; None where there is none, or only the beginning of one."""
+    head = stream.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        return None
+    (length,) = _LENGTH.unpack(head)
+    if length > _MAX_FRAME:
+        return None
+    frame = stream.read(length)
+    return frame if len(frame) == length else None

@@ -1,0 +1,172 @@
+"""Parsers in processes of their own: one that hangs, grows or crashes costs its file, and the next file goes on.
+
+The caller's bytes go to a child; what comes back are the bytes of attachments as they are found, questions for
+pictures, and last the result or why there is none. Nothing a child says is trusted beyond its form.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import pickle
+import signal
+import threading
+from collections.abc import Callable
+from datetime import tzinfo
+
+import msgspec
+
+from aps_rag_pipeline.content.assembly import Partition, Picture
+from aps_rag_pipeline.content.children import Child, ChildError, Strike, Watch
+from aps_rag_pipeline.content.kinds import NoDocumentError
+from aps_rag_pipeline.settings import Limits
+from aps_rag_pipeline.sources.base import Blobs, UnreadableError
+
+WORKER = "aps_rag_pipeline.content.parse_worker"
+#: First byte of a child's frame: bytes of an attachment, an address to find a picture by, the result, or a `Refusal`.
+BLOB, PICTURE, RESULT, REFUSAL = b"b", b"p", b"r", b"x"
+#: Signals by which others end a process; a parser that crashes ends by another.
+_FROM_OUTSIDE = (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM), getattr(signal, "SIGHUP", signal.SIGTERM))
+#: A child that keeps more than this share of what it may take has no room for the next file.
+_KEEPING = 0.5
+_SAVE_AGAIN = "open it in its own program and save it again"
+_SPLIT = "save it anew, split it, or raise the limit in facility.yaml"
+
+
+class Job(msgspec.Struct, frozen=True):
+    """What goes to a child before the file's bytes; pickled, since it comes from this program."""
+
+    name: str
+    limits: Limits
+    zone: tzinfo
+    encoding: str | None
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """An `UnreadableError` on its way; `document` is false for a `NoDocumentError`."""
+
+    reason: str
+    remedy: str
+    permanent: bool
+    document: bool
+
+
+_decode_result = msgspec.msgpack.Decoder(Partition).decode
+_decode_refusal = msgspec.msgpack.Decoder(Refusal).decode
+
+
+def parse_apart(
+    data: bytes,
+    job: Job,
+    blobs: Blobs,
+    find_picture: Callable[[str], Picture | None],
+) -> Partition:
+    """Let a child parse a document. As many run as are asked for at a time; each reads one file after another.
+
+    Raises:
+        UnreadableError: what the parser says, or which limit it met; `NoDocumentError` as it is.
+    """
+    memory = int(job.limits.parse_memory_mb * 1e6)
+    try:
+        child = _children.take()
+    except ChildError as error:
+        raise UnreadableError(str(error), remedy="look for room on this machine", permanent=False) from error
+    whole = False
+    watch = Watch(child, job.limits.parse_timeout_s, child.memory() + memory)
+    try:
+        with watch:
+            child.send(pickle.dumps(job))
+            child.send(data)
+            answer = _listen(child, blobs, find_picture)
+        whole = not watch.struck and child.memory() < child.first_memory + memory * _KEEPING
+    except ChildError as error:
+        raise _ended(watch.struck, child.end(), job.limits) from error
+    except msgspec.MsgspecError as error:
+        raise UnreadableError(f"its parser crashed (it answered nonsense: {error})", remedy=_SAVE_AGAIN) from error
+    finally:
+        if whole:
+            _children.give_back(child)
+        else:
+            child.end()
+    if isinstance(answer, Refusal):
+        refused = UnreadableError if answer.document else NoDocumentError
+        raise refused(answer.reason, remedy=answer.remedy, permanent=answer.permanent)
+    return answer
+
+
+def _listen(child: Child, blobs: Blobs, find_picture: Callable[[str], Picture | None]) -> Partition | Refusal:
+    while True:
+        frame = child.receive()
+        kind, body = frame[:1], frame[1:]
+        if kind == BLOB:
+            blobs.put(body)
+        elif kind == PICTURE:
+            picture = find_picture(body.decode("utf-8", "replace"))
+            child.send(msgspec.msgpack.encode(picture))
+        elif kind == RESULT:
+            return _decode_result(body)
+        elif kind == REFUSAL:
+            return _decode_refusal(body)
+        else:
+            raise msgspec.DecodeError(f"a frame of kind {kind!r}")
+
+
+def _ended(struck: Strike, code: int, limits: Limits) -> UnreadableError:
+    if struck == "time":
+        return UnreadableError(
+            f"its parser took more than limits.parse_timeout_s ({limits.parse_timeout_s:g} s) and was stopped",
+            remedy=_SPLIT,
+        )
+    if struck == "memory":
+        return UnreadableError(
+            f"its parser asked for more than limits.parse_memory_mb ({limits.parse_memory_mb:g} MB) and was stopped",
+            remedy=_SPLIT,
+        )
+    if -code in _FROM_OUTSIDE:
+        name = signal.Signals(-code).name
+        return UnreadableError(
+            f"its parser was ended from outside ({name})", remedy="look for memory on this machine", permanent=False
+        )
+    how = signal.Signals(-code).name if -code in signal.valid_signals() else f"code {code}"
+    return UnreadableError(f"its parser crashed ({how})", remedy=_SAVE_AGAIN)
+
+
+class _Children:
+    """Those that have nothing to do at present."""
+
+    def __init__(self) -> None:
+        self._idle: list[Child] = []
+        self._lock = threading.Lock()
+
+    def take(self) -> Child:
+        while True:
+            with self._lock:
+                child = self._idle.pop() if self._idle else None
+            if child is None:
+                return Child(WORKER)
+            if child.running:
+                return child
+            child.end()
+
+    def give_back(self, child: Child) -> None:
+        with self._lock:
+            if len(self._idle) < (os.cpu_count() or 1):
+                self._idle.append(child)
+                return
+        child.end()
+
+    def close(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for child in idle:
+            child.end()
+
+    def forget(self) -> None:
+        """After a fork: the children are the parent's."""
+        self._idle, self._lock = [], threading.Lock()
+
+
+_children = _Children()
+atexit.register(_children.close)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_children.forget)
