@@ -87,7 +87,7 @@ class _Made:
 
     def _column(self, page: Page, x: float, y: float, wide: float) -> None:
         y = self._paragraph(page, x, y, wide, 45)
-        while y < 430:
+        while y < 380:
             kind = self.random.random()
             if kind < 0.2:
                 y = self._table(page, x, y, wide)

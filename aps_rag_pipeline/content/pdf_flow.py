@@ -13,6 +13,7 @@ _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
 _PARTED = re.compile(r"([^\W\d_]+)[-\u00ad\u2010]$")
 _REST = re.compile(r"([^\W\d_]+)")
 _PRIVATE = re.compile("[\ue000-\uf8ff\ufffd]")
+_LEADER = re.compile(r"(?:\s?\.){5,}")
 _BULLETS = str.maketrans({"\uf0b7": "•", "\uf0a7": "▪", "\uf0d8": "➢", "\uf0fc": "✓", "\uf0e0": "→"})
 _SENTENCE_END = (".", "!", "?", ":", ";", "。")
 _PARAGRAPH = 1.3
@@ -52,8 +53,8 @@ def flowing(lines: list[Line], vocabulary: Vocabulary) -> str:
 
 
 def _cleaned(text: str) -> str:
-    """Without what no font can show elsewhere: pieces of brackets, private signs."""
-    return " ".join(_PRIVATE.sub("", text.translate(_BULLETS)).split())
+    """Without what no font can show elsewhere (pieces of brackets, private signs) and without rows of dots."""
+    return " ".join(_LEADER.sub(" … ", _PRIVATE.sub("", text.translate(_BULLETS))).split())
 
 
 def _usual_step(lines: list[Line]) -> float:

@@ -11,7 +11,7 @@ _MAX_STEPS = 2000
 _TRIED = 8
 _MAX_DEPTH = 8
 #: Most text of a column is in lines of at least this share of the longest and this many words; cells are shorter.
-_FILL, _WORDS = 0.5, 2.5
+_FILL, _WORDS = 0.5, 2.0
 #: Sticking out of a column by less is not running across.
 _OUT = 9.0
 
@@ -57,13 +57,14 @@ def _best(stretches: list[Stretch]) -> list[_Band] | None:
 
 def _gaps(stretches: list[Stretch]) -> list[float]:
     """Places that few stretches run across, the emptiest first."""
-    low, high = min(s.x0 for s in stretches), max(s.x1 for s in stretches)
-    step = max(_STEP, (high - low) / _MAX_STEPS)
-    count = int((high - low) / step) + 2
+    low, end = min(s.x0 for s in stretches), max(s.x1 for s in stretches)
+    step = max(_STEP, (end - low) / _MAX_STEPS)
+    count = int((end - low) / step) + 2
     change = [0] * (count + 1)
     for stretch in stretches:
-        change[int((stretch.x0 - low) / step)] += 1
-        change[int((stretch.x1 - low) / step) + 1] -= 1
+        high = int(4 * (stretch.y1 - stretch.y0)) + 1  # a foot between columns weighs less than a table beside them
+        change[int((stretch.x0 - low) / step)] += high
+        change[int((stretch.x1 - low) / step) + 1] -= high
     cover, covered = [], 0
     for value in change[:count]:
         covered += value
@@ -135,7 +136,7 @@ def _flows(stretches: list[Stretch]) -> bool:
     if not texts:
         return True
     total = sum(s.width for s in texts)
-    if sum(len(s.words) * s.width for s in texts) < _WORDS * total:
+    if sum(_real_words(s) * s.width for s in texts) < _WORDS * total:
         return False
     passed, widest = 0.0, texts[int(0.9 * (len(texts) - 1))].width
     for stretch in texts:
@@ -143,3 +144,9 @@ def _flows(stretches: list[Stretch]) -> bool:
         if 2 * passed >= total:
             return stretch.width >= _FILL * widest
     return False
+
+
+def _real_words(stretch: Stretch) -> float:
+    """Words of a stretch that are no numbers or codes of two signs; about two signs of Chinese are a word."""
+    dense = sum("\u2e80" <= char <= "\ud7ff" for word in stretch.words for char in word.text)
+    return dense / 2 + sum(sum(char.isalpha() for char in word.text) > 2 for word in stretch.words)

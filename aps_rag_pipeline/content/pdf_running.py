@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from aps_rag_pipeline.content.pdf_lines import Line
@@ -83,7 +83,7 @@ def _repeated(ends: dict[int, list[_Row]], written: list[int], removed: set[int]
             by_text[row.text].append(row)
         for row in left[_ROWS:-_ROWS]:
             inner[row.text].add(page)
-    found: set[int] = set()
+    found = _numbered([row for rows in by_text.values() for row in rows], written)
     for text, rows in by_text.items():
         if 2 * len(inner[text]) > len(rows):  # it is said in the body as well: rows of a list
             continue
@@ -93,8 +93,23 @@ def _repeated(ends: dict[int, list[_Row]], written: list[int], removed: set[int]
     return found
 
 
+def _numbered(rows: list[_Row], written: list[int]) -> set[int]:
+    """Rows that carry the page number at one place of most pages, whatever chapter they name beside it."""
+    found: set[int] = set()
+    for place in _places(rows):
+        for end in (0, -1):
+            carrying = [row for row in place if row.numbers and row.text[end] == "#"]
+            offsets = Counter(row.numbers[end] - row.page for row in carrying)
+            offset, _ = max(offsets.items(), key=lambda item: item[1], default=(0, 0))
+            counted = [row for row in carrying if row.numbers[end] - row.page == offset]
+            if len(counted) >= _MIN_PAGES and 2 * len({row.page for row in counted}) > len(written):
+                times = Counter(row.text for row in counted)
+                found.update(id(row) for row in counted if times[row.text] > 1)
+    return found
+
+
 def _places(rows: list[_Row]) -> list[list[_Row]]:
-    """Rows of one text by the height at which they stand, one a page."""
+    """Rows by the height at which they stand."""
     places: list[list[_Row]] = []
     for row in sorted(rows, key=lambda row: row.base):
         if places and row.base - places[-1][0].base <= _SAME_PLACE:
