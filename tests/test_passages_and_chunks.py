@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from datetime import UTC, datetime
 
 import pytest
@@ -9,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aps_rag_pipeline.content.chunks import Chunker
-from aps_rag_pipeline.content.passages import cut, split_rows
+from aps_rag_pipeline.content.passages import cut
+from aps_rag_pipeline.content.table_pieces import split_rows, split_table, stretches
 from aps_rag_pipeline.models import Tokens, describe, resolve
 from aps_rag_pipeline.records import Attachment, Part, Record
 
@@ -109,6 +112,74 @@ def test_a_wide_table_keeps_every_cell_in_its_chunks(tokens: Tokens) -> None:
     table = "\n".join([f"| {' | '.join(f'h{c}' for c in range(12))} |", "|" + " --- |" * 12, *rows])
     pieces = chunker.split(head, "table", table)
     assert all(chunker.count(piece) <= 128 for piece in pieces)
-    together = "\n".join(pieces)
-    assert all(f"r{r}c{c}" in together for r in range(30) for c in range(12))
-    assert sum("h11" in piece for piece in pieces) >= len(pieces) // 2
+    for r, c in ((r, c) for r in range(30) for c in range(12)):
+        (piece,) = (piece for piece in pieces if f"| r{r}c{c} " in piece) if c else pieces[:1]
+        assert f"| h{c} " in piece, "a value's heading stands in its chunk"
+        assert not c or f"| r{r}c0 " in piece, "and so does the first cell of its row"
+
+
+def table_text(grid: list[list[str]], caption: str = "") -> str:
+    lines = ["| " + " | ".join(row) + " |" for row in grid]
+    return "\n".join([*([caption, ""] if caption else []), lines[0], "|" + " --- |" * len(grid[0]), *lines[1:]])
+
+
+@settings(max_examples=60, deadline=None)
+@given(width=st.integers(1, 40), height=st.integers(0, 12), long=st.integers(0, 400), limit=st.integers(60, 500))
+def test_pieces_of_a_table_are_short_and_name_every_value(width: int, height: int, long: int, limit: int) -> None:
+    grid = [[f"h{c}" for c in range(width)]] + [[f"r{r}c{c}" for c in range(width)] for r in range(height)]
+    for row in range(1, height, 3):
+        grid[row][-1] += "".join(f" w{n}" for n in range(long // 5))
+    pieces = list(split_table(table_text(grid, "Table 9"), limit, len, textwrap.wrap))
+    assert all(len(piece) <= limit for piece in pieces)
+    assert all(piece.startswith("Table 9") for piece in pieces)
+    for row, cells in enumerate(grid[1:]):
+        for column in range(width):
+            holders = [piece for piece in pieces if re.search(rf"\br{row}c{column}\b", piece)]
+            assert any(re.search(rf"\bh{column}\b", piece) for piece in holders)
+            assert any(f"r{row}c0" in piece for piece in holders)
+        for word in cells[-1].split()[1:]:
+            assert any(re.search(rf"\b{word}\b", piece) for piece in pieces if f"h{width - 1}" in piece)
+
+
+def test_tables_among_prose_are_found_with_their_captions() -> None:
+    table = table_text([["a", "b"], ["1", "2"]])
+    text = f"Some words.\nMore of them.\n\nTable 1: Limits\n\n{table}\n\nBetween.\nLines.\n\n{table}\n\nAfter."
+    assert list(stretches(text)) == [
+        (False, "Some words.\nMore of them."),
+        (True, f"Table 1: Limits\n\n{table}"),
+        (False, "Between.\nLines."),
+        (True, table),
+        (False, "After."),
+    ]
+
+
+def test_a_table_in_a_short_record_is_cut_between_rows(tokens: Tokens) -> None:
+    grid = [["PV", "low", "high"], *([f"S{n}:KICKER:HVPS:VoltageM", str(n), str(n + 5)] for n in range(30))]
+    whole = record(
+        Part("prose", "The kicker limits follow.", "", "Limits"),
+        Part("table", table_text(grid), "", "Table 1: Kicker limits"),
+        Part("prose", "They hold since May.", "", "Limits"),
+    )
+    (passage,) = cut(whole, 400)
+    assert passage.kind == "mixed"
+    chunker = Chunker(tokens.tokenizer, 180, 20)
+    chunks = chunker.split("WIKI:x | Kicker", passage.kind, passage.text)
+    assert all(chunker.count(chunk) <= 180 for chunk in chunks)
+    for pv, low, high in grid[1:]:
+        (chunk,) = (chunk for chunk in chunks if f"| {pv} | {low} | {high} |" in chunk)
+        assert "Table 1: Kicker limits" in chunk
+        assert "| PV | low | high |" in chunk
+    assert "follow" in chunks[0]
+    assert "since May" in chunks[-1]
+
+
+def test_a_row_longer_than_a_chunk_reaches_the_index_whole(tokens: Tokens) -> None:
+    story = " ".join(f"event{n}" for n in range(400))
+    grid = [["LER", "plant", "narrative"], ["4572018001", "Cooper", story], ["4572018002", "Cooper", "short"]]
+    chunker = Chunker(tokens.tokenizer, 180, 20)
+    chunks = [c for p in cut(record(Part("table", table_text(grid), "", "Reports")), 400)
+              for c in chunker.split("DOWN:1 | Reports", p.kind, p.text)]  # fmt: skip
+    assert all(chunker.count(chunk) <= 180 for chunk in chunks)
+    for n in range(400):
+        assert any(re.search(rf"\bevent{n}\b", chunk) and "4572018001" in chunk for chunk in chunks)
+    assert all("narrative" in chunk for chunk in chunks if "event" in chunk)

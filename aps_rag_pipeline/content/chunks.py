@@ -6,17 +6,17 @@ Lengths are counted in the embedding model's own tokens, so nothing is cut silen
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import lru_cache
 
 from semantic_text_splitter import TextSplitter
 from tokenizers import Tokenizer
 
-from aps_rag_pipeline.content.passages import split_rows
+from aps_rag_pipeline.content.table_pieces import split_table, stretches
 
 #: Raise it when the same passage would now give other chunks.
-CHUNKS_VERSION = "chunks:1"
+CHUNKS_VERSION = "chunks:2"
 
 #: The header may take at most this share of a chunk; a longer title is shortened in it (never in the record).
 _HEADER_SHARE = 0.3
@@ -76,15 +76,30 @@ class Chunker:
         if len(whole) < 16 * self.limit and self.count(whole) <= self.limit:
             return [whole]
         room = max(self.limit - self.count(head) - 1, self.limit // 4)
-        pieces = split_rows(text, room, self.count) if kind == "table" else [text]
+        pieces = self._around_tables(text, room) if kind in ("table", "mixed") else [text]
         return [f"{head}\n{fitting}" for piece in pieces for fitting in self._fit(head, piece, room)]
+
+    def _around_tables(self, text: str, room: int) -> Iterator[str]:
+        """Tables in pieces with their heads, other text as it is; what is short goes along with what follows."""
+        held = ""
+        for is_table, stretch in stretches(text):
+            for piece in split_table(stretch, room, self.count, self._cut) if is_table else [stretch]:
+                together = f"{held}\n\n{piece}" if held else piece
+                if held and (len(together) > 16 * room or self.count(together) > room):
+                    yield held
+                    together = piece
+                held = together
+        yield held
+
+    def _cut(self, text: str, room: int) -> list[str]:
+        return self._splitter(max(room // 4 * 4, 8)).chunks(text)
 
     def _fit(self, head: str, text: str, room: int) -> list[str]:
         if self.count(f"{head}\n{text}") <= self.limit:
             return [text]
         # Rounded down, so that a handful of splitters serves every length of header.
         found: list[str] = []
-        for piece in self._splitter(max(room // 4 * 4, 8)).chunks(text):
+        for piece in self._cut(text, room):
             # Tokens at a seam may merge otherwise in the whole than in the piece.
             found.extend([piece] if self.count(f"{head}\n{piece}") <= self.limit else self._fit(head, piece, room - 8))
         return found

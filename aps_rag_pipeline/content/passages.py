@@ -14,10 +14,11 @@ from functools import lru_cache
 
 from semantic_text_splitter import TextSplitter
 
+from aps_rag_pipeline.content.table_pieces import split_rows, split_table
 from aps_rag_pipeline.records import Attachment, Part, Record
 
 #: Raise it when the same record would now give other passages.
-PASSAGES_VERSION = "passages:1"
+PASSAGES_VERSION = "passages:2"
 
 _CHARACTERS_PER_WORD = 6.5
 #: A new section starts a new passage once the current one is this full.
@@ -66,33 +67,6 @@ def cut(record: Record, words: int, picture_text: PictureText = lambda _: "") ->
     else:
         groups = list(_group(blocks, limit))
     return [_passage(ordinal, group) for ordinal, group in enumerate(groups)]
-
-
-def table_head(text: str) -> tuple[str, str]:
-    """A pipe table as (header row with its rule, body rows); an empty head when it has none."""
-    lines = text.split("\n")
-    for index in range(1, min(len(lines), 12)):
-        rule = lines[index].strip()
-        if rule.startswith("|") and "-" in rule and not rule.strip("|-: "):
-            return "\n".join(lines[: index + 1]), "\n".join(lines[index + 1 :])
-    return "", text
-
-
-def split_rows(text: str, limit: int, size: Callable[[str], int] = len) -> Iterator[str]:
-    """Pieces of a table below `limit`, each with the header row. A row that is too long alone is a piece of its own."""
-    head, body = table_head(text)
-    room = limit - (size(head) + 1 if head else 0)
-    rows: list[str] = []
-    used = 0
-    for row in body.split("\n"):
-        length = size(row) + 1
-        if rows and used + length > room:
-            yield "\n".join([head, *rows] if head else rows)
-            rows, used = [], 0
-        rows.append(row)
-        used += length
-    if any(row.strip() for row in rows):
-        yield "\n".join([head, *rows] if head else rows)
 
 
 @lru_cache(maxsize=32)
@@ -151,7 +125,7 @@ def _pieces(block: _Block, limit: int) -> Iterator[_Block]:
         yield block
         return
     if block.kind == "table":
-        texts = [piece for rows in split_rows(block.text, room) for piece in _whole_or_split(rows, room)]
+        texts = [piece for rows in split_rows(block.text, room) for piece in _whole_or_columns(rows, room)]
     elif block.kind == "code":
         texts = [piece for lines in _split_lines(block.text, room) for piece in _whole_or_split(lines, room)]
     else:
@@ -159,6 +133,15 @@ def _pieces(block: _Block, limit: int) -> Iterator[_Block]:
     for number, text in enumerate(texts, 1):
         locator = f"{block.locator} ({number}/{len(texts)})".strip()
         yield _Block(block.kind, block.title, locator, text)
+
+
+def _whole_or_columns(rows: str, limit: int) -> list[str]:
+    # A reader takes a long row whole rather than in pieces; a cell that holds a report is too much.
+    return [rows] if len(rows) <= 2 * limit else list(split_table(rows, limit, len, _stretches))
+
+
+def _stretches(text: str, limit: int) -> list[str]:
+    return _splitter(limit).chunks(text)
 
 
 def _whole_or_split(text: str, limit: int) -> list[str]:
