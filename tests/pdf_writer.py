@@ -34,6 +34,7 @@ class Page:
     high: float = 792
     rotate: str = ""
     operators: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def text(self, x: float, y: float, text: str, size: float = 10, *, bold: bool = False, turn: int = 0) -> None:
         cos, sin = {0: (1, 0), 90: (0, 1), 180: (-1, 0), 270: (0, -1)}[turn]
@@ -48,6 +49,10 @@ class Page:
 
     def line(self, x0: float, y0: float, x1: float, y1: float) -> None:
         self.operators.append(f"0.5 w {x0} {self.high - y0} m {x1} {self.high - y1} l S")
+
+    def note(self, entries: str) -> None:
+        """An annotation, by the entries of its dictionary."""
+        self.notes.append(f"<< /Type /Annot /Rect [10 10 90 30] {entries} >>")
 
     def box(self, x: float, y: float, wide: float, high: float, *, fill: bool = False) -> None:
         self.operators.append(f"{x} {self.high - y - high} {wide} {high} re {'f' if fill else 'S'}")
@@ -108,7 +113,8 @@ def document(pages: Iterable[Page], letters: str = "", bookmarks: Sequence[tuple
         rotate = f"/Rotate {page.rotate}" if page.rotate else ""
         head = f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 {page.wide} {page.high}] {rotate} /Resources ".encode()
         kids.append(len(objects) + 1)
-        objects.append(head + resources + b" /Contents %d 0 R >>" % (len(objects) + 2))
+        notes = f"/Annots [{' '.join(page.notes)}]".encode() if page.notes else b""
+        objects.append(head + resources + notes + b" /Contents %d 0 R >>" % (len(objects) + 2))
         objects.append(_stream(b"", "\n".join(page.operators).encode("cp1252")))
     outline = _outline(objects, bookmarks, kids, [page.high for page in pages])
     objects[0] = b"<< /Type /Catalog /Pages 2 0 R%s >>" % outline

@@ -26,6 +26,7 @@ from aps_rag_pipeline.content.assembly import Partition, Picture
 from aps_rag_pipeline.content.kinds import NoDocumentError
 from aps_rag_pipeline.content.markup import pipe_table
 from aps_rag_pipeline.content.partition import partition
+from aps_rag_pipeline.content.pdf import partition_pdf
 from aps_rag_pipeline.settings import Limits
 from aps_rag_pipeline.sources.base import UnreadableError
 from aps_rag_pipeline.stores.blobs import BlobStore
@@ -105,8 +106,8 @@ def test_pdf_protected_damaged_and_overlong_are_permanent_failures(blobs: BlobSt
 
 def test_pdf_text_is_read_faster_than_five_pages_a_second(blobs: BlobStore) -> None:
     data = pdf([[f"Line {line} of page {page}: the RF cavity tripped." for line in range(45)] for page in range(60)])
-    start = time.process_time()
-    found = read(data, "long.pdf", blobs)
+    start = time.process_time()  # in this process: elsewhere the time of others would count
+    found = partition_pdf(data, "long.pdf", Limits(), blobs, ZONE)
     assert len(found.parts) / (time.process_time() - start) > 5
     assert "Line 44 of page 59" in found.parts[59].text
 

@@ -14,9 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aps_rag_pipeline.content.assembly import Partition
-from aps_rag_pipeline.content.partition import partition
+from aps_rag_pipeline.content.guard import reading
+from aps_rag_pipeline.content.pdf import partition_pdf
 from aps_rag_pipeline.records import Part
 from aps_rag_pipeline.settings import Limits
+from aps_rag_pipeline.sources.base import UnreadableError
 from aps_rag_pipeline.stores.blobs import BlobStore
 from tests.pdf_writer import INDIRECT, Page, document
 
@@ -34,7 +36,9 @@ def blobs(tmp_path_factory: pytest.TempPathFactory) -> BlobStore:
 
 
 def read(data: bytes, blobs: BlobStore) -> Partition:
-    return partition(data, "paper.pdf", Limits(), blobs, ZONE)
+    """As the process for documents reads it, here in this process, so that its time can be taken."""
+    with reading("pdf"):
+        return partition_pdf(data, "paper.pdf", Limits(), blobs, ZONE)
 
 
 def cells(table: str) -> list[list[str]]:
@@ -419,6 +423,59 @@ def test_scanned_pages_among_others_are_attached_at_their_place(blobs: BlobStore
     (attachment,) = found.attachments
     assert (attachment.page, found.parts[attachment.part]) == (2, Part("prose", "", "page 2"))
     assert found.fields["pages_without_text"] == 1
+
+
+def test_values_of_forms_and_comments_are_read_behind_their_page(blobs: BlobStore) -> None:
+    page = Page()
+    page.text(72, 100, "Interlock test of sector 7")
+    page.note("/Subtype /Widget /FT /Tx /T (tested_by) /TU (Tested by) /V (K. Rao)")
+    page.note("/Subtype /Widget /FT /Btn /T (Bypassed) /V /Off")
+    page.note("/Subtype /Text /Contents (Repeat it after the shutdown.)")
+    found = read(document([page]), blobs)
+    assert [part.text for part in found.parts] == [
+        "Interlock test of sector 7",
+        "Tested by: K. Rao\nRepeat it after the shutdown.",
+    ]
+
+
+# Hostile and damaged
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10**6), damage=st.integers(1, 30))
+def test_damaged_copies_are_read_or_refused_with_a_reason(seed: int, damage: int, blobs: BlobStore) -> None:
+    source = random.Random(seed)
+    data = bytearray(document(_Made(seed % 5, 1 + seed % 3, 1).pages))
+    for _ in range(damage):
+        data[source.randrange(9, len(data))] = source.randrange(256)
+    if seed % 4 == 0:
+        del data[source.randrange(9, len(data)) :]
+    outcome = _outcome(bytes(data), blobs)
+    if isinstance(outcome, UnreadableError):
+        assert outcome.permanent
+        assert outcome.remedy
+    else:
+        assert all(part.text == part.text.strip("\n") for part in outcome.parts)
+
+
+def _outcome(data: bytes, blobs: BlobStore) -> Partition | UnreadableError:
+    try:
+        return read(data, blobs)
+    except UnreadableError as error:
+        return error
+
+
+def test_a_page_of_very_many_letters_or_lines_costs_little(blobs: BlobStore) -> None:
+    crowded, drawn = Page(), Page()
+    for number in range(1500):
+        crowded.text(72, 700, "crowded letters on a page " * 4, 2)
+        drawn.operators.append("".join(f"{n} {number / 2} m {n} {number / 2 + 9} l S\n" for n in range(20, 60)))
+    drawn.text(72, 100, "A map of the ring in sixty thousand lines")
+    start = time.process_time()
+    found = read(document([crowded, drawn]), blobs)
+    assert time.process_time() - start < 15
+    assert prose(found, 2) == "A map of the ring in sixty thousand lines"
+    assert prose(found, 1).split()[:3] == ["crowded", "letters", "on"]
 
 
 # Speed, and real files

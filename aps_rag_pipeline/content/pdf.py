@@ -6,17 +6,18 @@ import ctypes
 import threading
 from collections.abc import Iterator
 from datetime import datetime, tzinfo
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from aps_rag_pipeline.content.assembly import Assembly, Partition, Picture
 from aps_rag_pipeline.content.dates import parse_time
 from aps_rag_pipeline.content.pdf_lines import Line
+from aps_rag_pipeline.content.pdf_notes import read_notes
 from aps_rag_pipeline.content.pdf_pages import read_page
 from aps_rag_pipeline.content.pdf_parts import parts_of
 from aps_rag_pipeline.content.pdf_running import without_running
 from aps_rag_pipeline.content.pdf_sections import Bookmark
 from aps_rag_pipeline.content.text import clean
-from aps_rag_pipeline.records import Link
+from aps_rag_pipeline.records import Link, Part
 from aps_rag_pipeline.settings import Limits
 from aps_rag_pipeline.sources.base import Blobs, UnreadableError
 
@@ -88,18 +89,15 @@ def _read(
     found = Partition(fields={"pages": count})
     _properties(document, found, zone)
     targets: dict[str, None] = {}
-    pages: list[list[Line]] = []
-    unread: set[int] = set()
-    for index in range(count):
-        lines, readable = _page(document, index, targets)
-        pages.append(lines)
-        if not readable:
-            unread.add(index)
-    pages, running = without_running(pages)
+    read = [_page(document, index, targets) for index in range(count)]
+    pages, running = without_running([page.lines for page in read])
+    unread = {index for index, page in enumerate(read) if not page.readable}
     assembly = Assembly(blobs)
     whole = Picture(name, data, "application/pdf")
     for index, parts in enumerate(parts_of(pages, _bookmarks(document, count))):
         assembly.parts += parts
+        if read[index].notes:
+            assembly.parts.append(Part("prose", "\n".join(read[index].notes), parts[-1].locator))
         if index in unread:
             assembly.picture(whole, page=index + 1)
     for embedded in _embedded(document):
@@ -165,19 +163,26 @@ def _height(target: pdfium.PdfDest) -> float | None:
     return float(values[place]) if place is not None and place < len(values) else None
 
 
-def _page(document: pdfium.PdfDocument, index: int, targets: dict[str, None]) -> tuple[list[Line], bool]:
-    """The lines of a page, and whether they say all that it shows."""
+class _Page(NamedTuple):
+    """The lines of a page, whether they say all that it shows, and what was written onto it."""
+
+    lines: list[Line]
+    readable: bool
+    notes: list[str]
+
+
+def _page(document: pdfium.PdfDocument, index: int, targets: dict[str, None]) -> _Page:
     import pypdfium2 as pdfium
 
     try:
         page = document[index]
     except pdfium.PdfiumError:
-        return [], False
+        return _Page([], False, [])
     try:
         found = read_page(page)
         readable = found.sound and (found.letters >= _FEW or not _shows_more(page, found.letters))
         _page_links(document, page, targets)
-        return found.lines, readable
+        return _Page(found.lines, readable, read_notes(page))
     finally:
         page.close()
 
