@@ -297,6 +297,14 @@ def test_a_fraction_comes_on_one_line_and_private_signs_are_left_out(blobs: Blob
     assert text.endswith("After the formula.")
 
 
+def test_letters_one_below_the_other_make_words(blobs: BlobStore) -> None:
+    page = Page()
+    page.paragraph(72, 100, LOREM, 468)
+    for number, char in enumerate("beam current"):
+        page.text(76 - (char in "mw"), 300 + 12 * number, char)
+    assert prose(read(document([page]), blobs)).split("\n")[-1] == "beam current"
+
+
 def test_powers_of_ten_are_not_read_as_other_numbers(blobs: BlobStore) -> None:
     page = Page()
     page.operators.append("BT /F1 10 Tf 72 700 Td (pressure 3 x 10) Tj /F1 6 Tf 4 Ts (-9) Tj ET")

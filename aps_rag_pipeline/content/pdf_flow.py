@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from statistics import median
 
 from aps_rag_pipeline.content.pdf_lines import Line, joined
@@ -17,6 +18,7 @@ _LEADER = re.compile(r"(?:\s?\.){5,}")
 _BULLETS = str.maketrans({"\uf0b7": "•", "\uf0a7": "▪", "\uf0d8": "➢", "\uf0fc": "✓", "\uf0e0": "→"})
 _SENTENCE_END = (".", "!", "?", ":", ";", "。")
 _PARAGRAPH = 1.3
+_MIN_STACK = 4
 _LONGEST_WORD = 60
 
 
@@ -39,7 +41,7 @@ class Vocabulary:
 
 def flowing(lines: list[Line], vocabulary: Vocabulary) -> str:
     """The text of lines that follow each other. A blank line parts paragraphs."""
-    lines = _on_one_line(lines)
+    lines = _on_one_line(_unstacked(lines))
     usual = _usual_step(lines)
     text = ""
     before: Line | None = None
@@ -83,6 +85,36 @@ def _appended(text: str, said: str, between: str, vocabulary: Vocabulary) -> str
         following = tail[end:].strip()
         return text[: parted.start()] + word + tail[:end] + (f"\n{following}" if following else "")
     return text + between + said
+
+
+def _unstacked(lines: list[Line]) -> list[Line]:
+    """Letters written one below the other, as labels beside a table are, as the words that they make."""
+    found: list[Line] = []
+    stack: list[Line] = []
+    for line in lines:
+        if stack and not (len(line.text) == 1 and _below(stack[-1], line)):
+            found += _words_of(stack)
+            stack = []
+        if len(line.text) == 1:
+            stack.append(line)
+        else:
+            found.append(line)
+    return found + _words_of(stack)
+
+
+def _below(above: Line, line: Line) -> bool:
+    aside = abs(above.x0 + above.x1 - line.x0 - line.x1) / 2
+    return aside < 0.6 * line.size and 0 < line.base - above.base < 3.2 * line.size
+
+
+def _words_of(stack: list[Line]) -> list[Line]:
+    if len(stack) < _MIN_STACK or sum(line.text.isalpha() for line in stack) < 0.7 * len(stack):
+        return stack
+    step = min(after.base - line.base for line, after in itertools.pairwise(stack))
+    text = stack[0].text
+    for line, after in itertools.pairwise(stack):
+        text += f" {after.text}" if after.base - line.base > 1.5 * step else after.text
+    return [replace(stack[0], text=text, y1=stack[-1].y1, base=stack[-1].base, cells=[])]
 
 
 def _on_one_line(lines: list[Line]) -> list[Line]:
