@@ -14,6 +14,7 @@ class Case:
     form = "elog"
     listing = r"^/Operations/\?cmd=GetMD5"
     item = r"^.*/Operations/\d+\?cmd=Download"
+    per_item = 2  # an entry and its reply are one thread
 
     def __init__(self) -> None:
         self.app = ElogServer()
