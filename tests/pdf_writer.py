@@ -87,7 +87,9 @@ class Page:
         return y
 
 
-def document(pages: Iterable[Page], letters: str = "", bookmarks: Sequence[tuple[str, int, float]] = ()) -> bytes:
+def document(
+    pages: Iterable[Page], letters: str = "", bookmarks: Sequence[tuple[str, int, float]] = (), title: bytes = b""
+) -> bytes:
     """The bytes of a PDF. `letters` are what the codes 1, 2, ... of the third font stand for; `bookmarks` are
     (title, page index, place from the top).
     """
@@ -119,6 +121,7 @@ def document(pages: Iterable[Page], letters: str = "", bookmarks: Sequence[tuple
     outline = _outline(objects, bookmarks, kids, [page.high for page in pages])
     objects[0] = b"<< /Type /Catalog /Pages 2 0 R%s >>" % outline
     objects[1] = b"<< /Type /Pages /Kids [%s] /Count %d >>" % (b" ".join(b"%d 0 R" % kid for kid in kids), len(kids))
+    objects.append(b"<< /Title <%s> >>" % title.hex().encode())
     return _file(objects)
 
 
@@ -150,7 +153,7 @@ def _outline(
     for number, (title, page, top) in enumerate(bookmarks, first):
         after = f" /Next {number + 1} 0 R" if number < last else ""
         target = f"[{kids[page]} 0 R /XYZ 0 {heights[page] - top} null]"
-        objects.append(f"<< /Title ({title}) /Parent {root} 0 R /Dest {target}{after} >>".encode())
+        objects.append(f"<< /Title ({title}) /Parent {root} 0 R /Dest {target}{after} >>".encode("latin-1"))
     return b" /Outlines %d 0 R" % root
 
 
@@ -163,5 +166,6 @@ def _file(objects: list[bytes]) -> bytes:
     start = len(out)
     out += b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1)
     out += b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
-    out += b"trailer\n<< /Size %d /Root 1 0 R >>\nstartxref\n%d\n%%%%EOF\n" % (len(objects) + 1, start)
+    out += b"trailer\n<< /Size %d /Root 1 0 R /Info %d 0 R >>\n" % (len(objects) + 1, len(objects))
+    out += b"startxref\n%d\n%%%%EOF\n" % start
     return bytes(out)

@@ -473,6 +473,14 @@ def _outcome(data: bytes, blobs: BlobStore) -> Partition | UnreadableError:
         return error
 
 
+def test_broken_properties_and_bookmarks_cost_no_text(blobs: BlobStore) -> None:
+    page = Page()
+    page.text(72, 100, "Words of the page.")
+    half = b"\xfe\xff\xd8\x00"  # the first half of a pair
+    found = read(document([page], bookmarks=[(half.decode("latin-1"), 0, 90)], title=half), blobs)
+    assert (found.title, prose(found)) == ("", "Words of the page.")
+
+
 def test_a_page_of_very_many_letters_or_lines_costs_little(blobs: BlobStore) -> None:
     crowded, drawn = Page(), Page()
     for number in range(1500):

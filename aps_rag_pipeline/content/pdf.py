@@ -112,7 +112,10 @@ def _read(
 
 
 def _properties(document: pdfium.PdfDocument, found: Partition, zone: tzinfo) -> None:
-    values = {key: clean(value).strip() for key, value in document.get_metadata_dict(skip_empty=True).items()}
+    try:
+        values = {key: clean(value).strip() for key, value in document.get_metadata_dict(skip_empty=True).items()}
+    except UnicodeDecodeError:
+        return  # broken properties cost the title, not the text
     title = values.get("Title", "")
     found.title = "" if title.lower().startswith(_IDLE_TITLES) else title
     found.author = values.get("Author", "")
@@ -149,7 +152,7 @@ def _bookmarks(document: pdfium.PdfDocument, count: int) -> dict[int, list[Bookm
                 found.setdefault(index, []).append(Bookmark(title[:300], _height(target)))
             if number >= _MAX_BOOKMARKS:
                 break
-    except pdfium.PdfiumError:
+    except (pdfium.PdfiumError, UnicodeDecodeError):
         return {}  # broken bookmarks cost the titles, not the text
     return found
 
@@ -227,7 +230,7 @@ def _embedded(document: pdfium.PdfDocument) -> Iterator[Picture]:
         try:
             attachment = document.get_attachment(index)
             name, data = clean(attachment.get_name()), bytes(attachment.get_data())
-        except pdfium.PdfiumError:
+        except (pdfium.PdfiumError, UnicodeDecodeError):
             continue
         if data:
             yield Picture(name, data)
