@@ -6,6 +6,7 @@ import io
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -263,3 +264,86 @@ def test_workbooks_come_back(
     for number, (captions, _) in enumerate(sheets, 1):
         (part,) = (part for part in found.parts if part.locator == f"sheet S{number}")
         assert part.title.split() == (" ".join(captions) or f"S{number}").split()
+
+
+def sheet_of(rows: Sequence[Sequence[object]]) -> bytes:
+    book = openpyxl.Workbook()
+    book.active.title = "S"
+    for number, row in enumerate(rows, 1):
+        for column, value in enumerate(row, 1):
+            if value is not None:
+                book.active.cell(number, column, value)
+    return saved(book)
+
+
+def test_tables_below_each_other_are_tables_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> None:
+    found = read(
+        sheet_of(
+            [
+                ["Currents"], ["PV", "A"], ["S1A:Q1", 80.5], [], ["S1A:Q2", 81], [],
+                ["Pumps"], ["pump", "gpm", "state"], ["P3", 12, "on"], [],
+                ["valve", "turns"], ["V1", 3], [], ["Checked in May."],
+            ]
+        ),
+        "t.xlsx",
+        tmp_path_factory,
+    )  # fmt: skip
+    assert [(part.title, cells(part.text)) for part in found.parts if part.kind == "table"] == [
+        ("Currents", [["PV", "A"], ["S1A:Q1", "80.5"], ["S1A:Q2", "81"]]),
+        ("Pumps", [["pump", "gpm", "state"], ["P3", "12", "on"]]),
+        ("S", [["valve", "turns"], ["V1", "3"]]),
+    ]
+    assert found.parts[-1].text == "Checked in May."
+
+
+def test_blank_rows_inside_a_table_of_words_do_not_end_it(tmp_path_factory: pytest.TempPathFactory) -> None:
+    rows = [
+        ["task", "who", "state"],
+        ["align", "Kim", "open"],
+        [],
+        ["survey", "Roe", "done"],
+        [],
+        ["vent", None, "open"],
+    ]
+    assert tables(read(sheet_of(rows), "t.xlsx", tmp_path_factory)) == [
+        [["task", "who", "state"], ["align", "Kim", "open"], ["survey", "Roe", "done"], ["vent", "", "open"]]
+    ]
+
+
+def test_a_printed_report_is_read_by_its_entries(tmp_path_factory: pytest.TempPathFactory) -> None:
+    rows: list[list[object]] = [["SCRAM Report"], []]
+    for number in range(8):
+        rows += [
+            [f"Plant {number}", None, "Event Date", "Region"],
+            ["Cause", None, f"2020-03-{number + 1:02d}", number],
+        ]
+        rows += [[None, f"The turbine of unit {number} tripped."], []]
+    found = read(sheet_of(rows), "r.xlsx", tmp_path_factory)
+    assert found.parts[0].text == "SCRAM Report"
+    assert [(part.kind, part.title, part.text) for part in found.parts[1:]] == [
+        (
+            "prose",
+            f"Plant {n}",
+            f"Cause | Event Date: 2020-03-{n + 1:02d} | Region: {n}\nThe turbine of unit {n} tripped.",
+        )
+        for n in range(8)
+    ]
+    assert found.parts[3].locator == "sheet S rows 11-13"
+
+
+def test_a_table_in_which_words_come_often_is_no_report(tmp_path_factory: pytest.TempPathFactory) -> None:
+    rows = [["PV", "state", "unit"], *([f"S{n}", ("on", "off")[n % 2], ("A", "V")[n % 2]] for n in range(60))]
+    assert tables(read(sheet_of(rows), "t.xlsx", tmp_path_factory)) == [rows]
+
+
+def test_real_reports_and_blank_ranges(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = shared / "downtime" / "nrc"
+    found = read((folder / "SCRAM.xlsx").read_bytes(), "SCRAM.xlsx", tmp_path_factory)
+    palo = next(part for part in found.parts if part.title == "Palo Verde")
+    assert palo.text.startswith("Description | Event Date: 03/03/2020 | En No.: 54560 | Region: 4\nREACTOR TRIP DUE TO")
+    assert sum("Event Date: " in part.text for part in found.parts) == 549
+    start = time.perf_counter()
+    found = read((folder / "LERSearchResults2018.xlsx").read_bytes(), "LER.xlsx", tmp_path_factory)
+    assert time.perf_counter() - start < 10, "its declared range is blank for the most part"
+    (grid,) = tables(found)
+    assert (len(grid), len(grid[0])) == (208, 6)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 import signal
+import sys
 from typing import IO
 
 import msgspec
@@ -73,6 +74,8 @@ def _refused(reason: str, remedy: str, permanent: bool = True, document: bool = 
 
 
 def main() -> None:
+    # A library behind `unstructured` takes torch along wherever it is: twice the start and 190 MB for nothing.
+    sys.modules["torch"] = None  # type: ignore[assignment]
     source, target = own_streams()
     while (head := read_frame(source)) is not None:
         job: Job = pickle.loads(head)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import tzinfo
 from pathlib import PurePosixPath
 
@@ -17,8 +16,8 @@ from aps_rag_pipeline.content.opendocument import partition_opendocument
 from aps_rag_pipeline.content.pages import FindPicture, markdown_to_html, partition_page
 from aps_rag_pipeline.content.pdf import partition_pdf
 from aps_rag_pipeline.content.rest import rest_to_html
+from aps_rag_pipeline.content.sheets import lay_out
 from aps_rag_pipeline.content.slides import partition_slides
-from aps_rag_pipeline.content.tables import cell_text
 from aps_rag_pipeline.content.text import decode
 from aps_rag_pipeline.content.word import partition_word
 from aps_rag_pipeline.content.workbooks import read_sheets
@@ -123,24 +122,10 @@ def _delimited(text: str, blobs: Blobs) -> Partition:
 
 
 def _workbook(data: bytes, limits: Limits, blobs: Blobs) -> Partition:
-    """Each sheet is a table; lines above it that fill one cell only are its caption."""
     assembly = Assembly(blobs)
     count = 0
     for sheet in read_sheets(data, limits):
         count += 1
-        assembly.place(f"sheet {sheet.name}", sheet.name)
-        rows = [[cell_text(cell) for cell in cells] for _, cells in sheet.rows]
-        captions = list(_captions(rows))
-        assembly.table(pipe_table(rows[len(captions) :]), " ".join(captions))
-        if len(captions) == len(rows):
-            assembly.prose("\n".join(captions))
+        lay_out(sheet, assembly)
     parts, _ = assembly.finish()
     return Partition(parts=parts, fields={"sheets": count})
-
-
-def _captions(rows: list[list[str]]) -> Iterator[str]:
-    for row in rows:
-        filled = [cell for cell in row if cell]
-        if len(filled) != 1 or len(row) == 1:
-            return
-        yield filled[0]

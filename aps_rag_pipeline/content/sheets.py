@@ -1,0 +1,171 @@
+"""A sheet of a workbook as what people see on it: tables one below the other, captions, notes, and printed reports.
+
+Tables end at a blank row behind which something else begins: other columns, a caption, another heading row. A report is
+a sheet in which the same labels come again and again, each time with other values below them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from aps_rag_pipeline.content.assembly import Assembly
+from aps_rag_pipeline.content.markup import pipe_table
+from aps_rag_pipeline.content.tables import cell_text
+from aps_rag_pipeline.content.workbooks import Cell, Sheet
+
+#: A label of a report comes this often, and in this share of the rows.
+_LABEL_TIMES, _LABEL_SHARE = 5, 0.05
+#: How many labels a row needs to begin a block.
+_LABELS = 2
+_LONGEST_LABEL = 60
+
+
+@dataclass
+class _Row:
+    number: int
+    cells: list[Cell]
+
+    @property
+    def filled(self) -> list[int]:
+        return [column for column, cell in enumerate(self.cells) if cell != ""]
+
+    def texts(self) -> list[str]:
+        return [cell_text(cell) for cell in self.cells]
+
+
+@dataclass
+class _Block:
+    rows: list[_Row] = field(default_factory=list)
+
+    @property
+    def columns(self) -> set[int]:
+        return {column for row in self.rows for column in row.filled}
+
+
+def lay_out(sheet: Sheet, assembly: Assembly) -> None:
+    """Put a sheet into `assembly`, with the locator "sheet name" and, for the blocks of a report, their rows."""
+    rows = [_Row(number, cells) for number, cells in sheet.rows]
+    labels = _labels(rows)
+    if labels:
+        for block in _report_blocks(rows, labels):
+            _report(block, labels, sheet.name, assembly)
+        return
+    assembly.place(f"sheet {sheet.name}", sheet.name)
+    for block in _blocks(rows):
+        _table(block, assembly)
+
+
+def _table(block: _Block, assembly: Assembly) -> None:
+    """A table; lines above it that fill one cell only are its caption, and alone they are text."""
+    texts = [row.texts() for row in block.rows]
+    captions = list(_captions(texts))
+    body = block.rows[len(captions) :]
+    columns = _Block(body).columns or {0}
+    assembly.table(pipe_table(row.texts()[min(columns) : max(columns) + 1] for row in body), " ".join(captions))
+    if len(captions) == len(texts):
+        assembly.prose("\n".join(captions))
+
+
+def _captions(rows: list[list[str]]) -> Iterator[str]:
+    for row in rows:
+        filled = [cell for cell in row if cell]
+        if len(filled) != 1 or len(row) == 1:
+            return
+        yield filled[0]
+
+
+def _blocks(rows: list[_Row]) -> Iterator[_Block]:
+    block = _Block()
+    for row in rows:
+        gap = bool(block.rows) and row.number > block.rows[-1].number + 1
+        if gap and _begins(row, block):
+            yield block
+            block = _Block()
+        block.rows.append(row)
+    if block.rows:
+        yield block
+
+
+def _begins(row: _Row, above: _Block) -> bool:
+    """Whether a row behind a blank one belongs to another table than the rows above it."""
+    if len(_tables_rows(above)) < 2:
+        return len(row.filled) > 1 or not _tables_rows(above)
+    columns = set(row.filled)
+    if not columns <= above.columns:
+        return True
+    if len(columns) == 1 or not all(isinstance(row.cells[column], str) for column in columns):
+        return len(columns) == 1 and isinstance(row.cells[row.filled[0]], str) and len(above.columns) > 1
+    body = above.rows[-1].cells
+    # Words where numbers stood: a heading row.
+    return any(column < len(body) and body[column] != "" and not isinstance(body[column], str) for column in columns)
+
+
+def _tables_rows(block: _Block) -> list[_Row]:
+    return [row for row in block.rows if len(row.filled) > 1]
+
+
+def _labels(rows: list[_Row]) -> set[tuple[int, str]]:
+    """(column, text) of the labels of a report; none where the sheet is a table."""
+    seen: Counter[tuple[int, str]] = Counter()
+    for row in rows:
+        for column in row.filled:
+            cell = row.cells[column]
+            if isinstance(cell, str) and len(cell) <= _LONGEST_LABEL:
+                seen[column, cell] += 1
+    least = max(_LABEL_TIMES, int(len(rows) * _LABEL_SHARE))
+    often = {key for key, count in seen.items() if count >= least}
+    heads = [row for row in rows if _is_head(row, often)]
+    # In a table the same words may come often too; but what stands below a label is never that label again.
+    apart = all(second.number > first.number + 1 for first, second in pairwise(heads))
+    same = Counter(frozenset(_label_columns(row, often)) for row in heads).most_common(1)
+    if len(heads) < _LABEL_TIMES or not apart or same[0][1] < len(heads) * 0.8 or len(heads) > len(rows) / 2:
+        return set()
+    return {
+        (column, cell)
+        for row in heads
+        for column in _label_columns(row, often)
+        if isinstance(cell := row.cells[column], str)
+    }
+
+
+def _label_columns(row: _Row, labels: set[tuple[int, str]]) -> list[int]:
+    return [column for column in row.filled if (column, row.cells[column]) in labels]
+
+
+def _is_head(row: _Row, labels: set[tuple[int, str]]) -> bool:
+    return len(_label_columns(row, labels)) >= _LABELS
+
+
+def _report_blocks(rows: list[_Row], labels: set[tuple[int, str]]) -> Iterator[_Block]:
+    block = _Block()
+    for row in rows:
+        if block.rows and _is_head(row, labels):
+            yield block
+            block = _Block()
+        block.rows.append(row)
+    if block.rows:
+        yield block
+
+
+def _report(block: _Block, labels: set[tuple[int, str]], sheet: str, assembly: Assembly) -> None:
+    """One entry of a report: what stands beside its labels is its title, what stands below them their values."""
+    lines: list[str] = []
+    head, *others = block.rows
+    columns = _label_columns(head, labels)
+    beside = [text for column, text in enumerate(head.texts()) if text and column not in columns]
+    place = (
+        f"sheet {sheet} rows {head.number}-{block.rows[-1].number}" if others else f"sheet {sheet} row {head.number}"
+    )
+    assembly.place(place, " ".join(beside) or sheet)
+    names = {column: head.texts()[column] for column in columns}
+    for row in others:
+        texts = row.texts()
+        said = [
+            f"{names.pop(column)}: {text}" if column in names else text for column, text in enumerate(texts) if text
+        ]
+        lines.append(" | ".join(said))
+    lines[:0] = [name for name in names.values()] if not others else []
+    assembly.prose("\n".join(lines))
