@@ -21,7 +21,8 @@ class Fault:
 
     status (with `status` and `headers`), hang (until the server stops), reset (before a byte), cut (the connection
     closed in mid-body), torn (a JSON body cut short with a matching length), html (a sign-in page with status 200),
-    empty (an empty body with 200), body (`body` with 200), slow (a byte at a time, until the server stops).
+    empty (an empty body with 200), body (`body` with 200), slow (a byte at a time, until the server stops),
+    drip (so its head).
     """
 
     kind: str
@@ -104,6 +105,11 @@ class FaultyServer:
                     connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
                     while not self.stopping.wait(0.02):
                         connection.sendall(b" ")
+            case "drip":
+                with contextlib.suppress(OSError):
+                    connection.sendall(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+                    while not self.stopping.wait(0.02):
+                        connection.sendall(b".")
             case "torn":
                 said: list[Any] = []
                 body = b"".join(self.app(environ, lambda *head: said.extend(head[:2])))

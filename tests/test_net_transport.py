@@ -244,3 +244,68 @@ def test_asynchronous_clients_go_through_the_same_transport(server):
 
     assert asyncio.run(get()).json() == {"zipped": True}
     assert len(server.requests) == 2
+
+
+def test_credentials_go_to_the_first_host_alone(server):
+    with serving(app) as other, Http(QUICK, headers={"Authorization": "Bearer secret"}) as http:
+        http.json(server.url + "/json")
+        assert server.headers[-1]["AUTHORIZATION"] == "Bearer secret"
+        elsewhere = other.url.replace("127.0.0.1", "localhost")
+        http.json(elsewhere + "/json")
+        assert "AUTHORIZATION" not in other.headers[-1]
+
+
+@pytest.mark.parametrize("status", [307, 308])
+def test_a_body_is_never_redirected_to_another_host(server, status):
+    with serving(app) as other:
+        elsewhere = {"Location": other.url.replace("127.0.0.1", "localhost") + "/json"}
+        server.fail("status", status=status, headers=elsewhere, times=2)
+        with Http(QUICK) as http, pytest.raises(OutageError, match="sent to localhost"):
+            http.request("POST", server.url + "/login", data={"password": "secret"})
+        with pytest.raises(OutageError, match="sent to localhost"):
+            polite_session(PoliteTransport(QUICK)).post(server.url + "/login", data={"password": "secret"})
+        assert other.requests == []
+
+
+def test_a_page_in_place_of_a_file_is_an_outage(server):
+    server.fail("html", times=-1)
+    with Http(QUICK) as http:
+        with pytest.raises(OutageError, match=r"in place of scope\.png"):
+            http.file(server.url + "/scope.png", "scope.png")
+        assert http.file(server.url + "/page.html", "page.html").startswith(b"<!DOCTYPE")
+
+
+def test_halves_of_characters_are_replaced(server):
+    server.fail("body", body=b'{"title": "tripped \\ud83d", "whole": "\\ud83d\\ude00"}')
+    assert ask(server) == {"title": "tripped \ufffd", "whole": "\U0001f600"}
+
+
+def test_an_unasked_packing_is_refused(server):
+    headers = {"Content-Encoding": "zstd"}
+    replies = iter([httpx.Response(200, headers=headers, stream=httpx.ByteStream(b"x"))])
+    transport = PoliteTransport(QUICK, httpx.MockTransport(lambda _: next(replies)))
+    with Http(QUICK, transport=transport) as http, pytest.raises(OutageError, match="packed as zstd"):
+        http.json("http://logbook.example/")
+
+
+def test_a_head_that_drips_in_ends_with_the_deadline(server):
+    server.fail("drip", times=-1)
+    started = time.monotonic()
+    with pytest.raises(OutageError):
+        ask(server, network=QUICK.model_copy(update={"deadline_s": 0.6, "attempts": 1}))
+    assert time.monotonic() - started < 20
+    assert ask_again(server) == {"path": "/json", "method": "GET"}
+
+
+def ask_again(server):
+    server.faults.clear()
+    return ask(server)
+
+
+def test_a_proxy_without_a_scheme_is_an_http_proxy(server, monkeypatch):
+    monkeypatch.setenv("http_proxy", server.url.removeprefix("http://"))
+    with Http(QUICK) as http:
+        assert http.json("http://logbook.example/through")
+    monkeypatch.setenv("http_proxy", "socks5://127.0.0.1:9")
+    with Http(QUICK) as http, pytest.raises(OutageError):
+        http.json("http://logbook.example/through")

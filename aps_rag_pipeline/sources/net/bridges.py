@@ -16,7 +16,8 @@ from requests.cookies import extract_cookies_to_jar
 from requests.structures import CaseInsensitiveDict
 from urllib3 import HTTPHeaderDict, HTTPResponse
 
-from aps_rag_pipeline.sources.net.transport import PoliteTransport
+from aps_rag_pipeline.sources.net.errors import OutageError
+from aps_rag_pipeline.sources.net.transport import PoliteTransport, shown
 
 
 class PoliteAdapter(BaseAdapter):
@@ -74,9 +75,21 @@ class PoliteAdapter(BaseAdapter):
         """The transport belongs to the feed's client."""
 
 
+class _Session(requests.Session):
+    def get_redirect_target(self, resp: requests.Response) -> str | None:
+        target = super().get_redirect_target(resp)
+        if target is not None and resp.status_code in (307, 308) and resp.request.body:
+            here = httpx.URL(resp.request.url or "")
+            there = here.join(target)
+            if there.host != here.host or (here.scheme == "https" and there.scheme != "https"):
+                raise OutageError(f"{shown(here)}: it wants what was sent to it sent to {there.host}; mend `url`")
+        return target
+
+
 def polite_session(transport: PoliteTransport) -> requests.Session:
-    """A session whose every request goes through the transport; redirects and cookies stay with requests."""
-    session = requests.Session()
+    """A session whose every request goes through the transport; cookies and redirects stay with requests, but for
+    redirects that would carry a body to another host."""
+    session = _Session()
     session.trust_env = False
     for scheme in ("http://", "https://"):
         session.mount(scheme, PoliteAdapter(transport))

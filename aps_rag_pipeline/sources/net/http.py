@@ -24,7 +24,8 @@ Params = Mapping[str, str | int | float | bool | list[str] | None]
 class Http:
     """A client of one feed. Safe to use from several threads; close it after the scan.
 
-    Redirects are followed; credentials go to the feed's own host alone, as httpx does it.
+    `headers` and `auth` go to the host of the first request alone, which is the feed's: an address that a source's text
+    names gets neither. Redirects are followed, but never with a body to another host.
     """
 
     def __init__(
@@ -36,8 +37,13 @@ class Http:
         transport: PoliteTransport | None = None,
     ) -> None:
         self.transport = transport or PoliteTransport(network)
+        self._headers, self._auth = dict(headers or {}), auth
+        self._home: tuple[str, str] | None = None
         self.client = httpx.Client(
-            transport=self.transport, headers=dict(headers or {}), auth=auth, follow_redirects=True, trust_env=False
+            transport=self.transport,
+            follow_redirects=True,
+            trust_env=False,
+            event_hooks={"response": [refuse_to_carry_a_body_elsewhere]},
         )
 
     def __enter__(self) -> Http:
@@ -71,12 +77,14 @@ class Http:
             OutageError: no reply, or any other status.
             TooLargeError: above the limit.
         """
+        at_home = self._is_at_home(url)
         try:
             reply = self.client.request(
                 method,
                 url,
                 params=params,
-                headers=headers,
+                headers={**self._headers, **(headers or {})} if at_home else headers,
+                auth=self._auth if at_home else None,
                 json=json,
                 data=data,
                 content=content,
@@ -85,6 +93,27 @@ class Http:
         except (httpx.TooManyRedirects, httpx.InvalidURL) as error:
             raise OutageError(f"{url}: {error}; mend `url`") from error
         return answered(reply)
+
+    def _is_at_home(self, url: str) -> bool:
+        """Whether an address is on the feed's host, and no less protected than the feed itself."""
+        try:
+            asked = httpx.URL(url)
+        except httpx.InvalidURL as error:
+            raise OutageError(f"{url}: {error}; mend `url`") from error
+        if self._home is None:
+            self._home = (asked.host, asked.scheme)
+        host, scheme = self._home
+        return asked.host == host and (asked.scheme == scheme or asked.scheme == "https")
+
+    def file(self, url: str, name: str, **more: Any) -> bytes:
+        """The bytes of an attachment called `name`.
+
+        Raises:
+            OutageError: as in :meth:`request`, or a web page came in place of a file that is none.
+        """
+        reply = self.request("GET", url, **more)
+        refuse_page(reply.content, reply.headers.get("Content-Type", ""), name, shown(reply.request.url))
+        return reply.content
 
     def content(self, url: str, **more: Any) -> bytes:
         """The bytes of a reply, whatever they are."""
@@ -105,6 +134,24 @@ class Http:
                 problem = error
         assert problem is not None
         raise problem
+
+
+def refuse_page(data: bytes, content_type: str, name: str, place: str) -> None:
+    """Raise OutageError where a web page stands in place of a file whose name says that it is none."""
+    if name.lower().endswith((".html", ".htm", ".xhtml", ".mht", ".mhtml")):
+        return
+    start = data[:512].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if start.startswith((b"<!doctype html", b"<html")) or content_type.lower().startswith("text/html"):
+        raise OutageError(f"{place}: a web page came in place of {name}, perhaps of a sign-in or a proxy")
+
+
+def refuse_to_carry_a_body_elsewhere(reply: httpx.Response) -> None:
+    """A redirect that would hand what was posted, a password perhaps, to another host is an outage."""
+    request, following = reply.request, reply.next_request
+    if following is None and reply.has_redirect_location and reply.status_code in (307, 308) and request.content:
+        target = request.url.join(reply.headers["Location"])
+        if target.host != request.url.host or (request.url.scheme == "https" and target.scheme != "https"):
+            raise OutageError(f"{shown(request.url)}: it wants what was sent to it sent to {target.host}; mend `url`")
 
 
 def answered(reply: httpx.Response) -> httpx.Response:
@@ -133,9 +180,22 @@ def parse_json(reply: httpx.Response) -> Any:
         named = f" ({title[1][:80]})" if title else ""
         raise OutageError(f"{place}: a web page{named} came where JSON was due, perhaps of a sign-in or a proxy")
     try:
-        return json.loads(text)
+        value = json.loads(text)
+        # Escapes can name halves of characters, which no store takes.
+        return without_halves(value) if "\\ud" in text.lower() else value
     except ValueError as error:
         raise OutageError(f"{place}: the JSON is cut off or damaged ({error})") from error
+
+
+def without_halves(value: Any) -> Any:
+    """The value with a replacement sign for each half of a surrogate pair that stands alone."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [without_halves(item) for item in value]
+    if isinstance(value, dict):
+        return {without_halves(name): without_halves(item) for name, item in value.items()}
+    return value
 
 
 def _excerpt(reply: httpx.Response) -> str:

@@ -87,6 +87,7 @@ class PoliteTransport(httpx.BaseTransport):
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         request.read()  # a body that is a stream could be sent only once
         request.headers["User-Agent"] = self._network.user_agent
+        request.headers["Accept-Encoding"] = "gzip, deflate"  # what can be unpacked in small steps, within the limit
         deadline = time.monotonic() + self._network.deadline_s
         repeatable = request.method in _SAFE_METHODS or bool(request.extensions.get(REPEATABLE))
         attempts = tenacity.Retrying(
@@ -143,7 +144,7 @@ class PoliteTransport(httpx.BaseTransport):
         patience = min(self._network.timeout_s, left)
         request.extensions["timeout"] = httpx.Timeout(patience).as_dict()
         try:
-            response = self._inner(request.url).handle_request(request)
+            response = self._begun(request, left)
             try:
                 return self._read(request, response, deadline)
             finally:
@@ -159,9 +160,30 @@ class PoliteTransport(httpx.BaseTransport):
                 ) from error
             raise _Again(_in_words(error, patience)) from error
 
+    def _begun(self, request: httpx.Request, left: float) -> httpx.Response:
+        """A response with its head. A head that drips in for ever ends with its connections."""
+        inner = self._inner(request.url)
+        if self._fixed is not None:
+            return inner.handle_request(request)
+        alarm = threading.Timer(left, self._drop, [inner])
+        alarm.daemon = True
+        alarm.start()
+        try:
+            return inner.handle_request(request)
+        finally:
+            alarm.cancel()
+
+    def _drop(self, inner: httpx.BaseTransport) -> None:
+        with self._lock:
+            self._direct = {place: known for place, known in self._direct.items() if known is not inner}
+        inner.close()
+
     def _read(self, request: httpx.Request, response: httpx.Response, deadline: float) -> httpx.Response:
         limit = self._network.max_response_mb * 1e6
         told = response.headers.get("Content-Length", "")
+        packing = response.headers.get("Content-Encoding", "identity").strip().lower()
+        if packing not in ("identity", "gzip", "x-gzip", "deflate"):
+            raise OutageError(f"{shown(request.url)}: the answer is packed as {packing}, which was not asked for")
         body, size = [], 0
         too_large = told.isdigit() and int(told) > limit and request.method != "HEAD"
         if not too_large:
@@ -205,9 +227,12 @@ class PoliteTransport(httpx.BaseTransport):
         with self._lock:
             if place not in self._direct:
                 verify = place != ("http", "") and _trust(self._network)
-                self._direct[place] = httpx.HTTPTransport(
-                    verify=verify, proxy=proxy or None, limits=httpx.Limits(max_connections=64)
-                )
+                try:
+                    self._direct[place] = httpx.HTTPTransport(
+                        verify=verify, proxy=proxy or None, limits=httpx.Limits(max_connections=64)
+                    )
+                except (ImportError, ValueError) as error:
+                    raise OutageError(f"the proxy {shown(httpx.URL(proxy))} cannot be used: {error}") from error
             return self._direct[place]
 
     def _proxy(self, url: httpx.URL) -> str:
@@ -217,7 +242,9 @@ class PoliteTransport(httpx.BaseTransport):
             return self._network.proxy
         found = getproxies()
         proxy = found.get(url.scheme) or found.get("all") or ""
-        return "" if not proxy or proxy_bypass(url.host) else proxy
+        if not proxy or proxy_bypass(url.host):
+            return ""
+        return proxy if "://" in proxy else f"http://{proxy}"
 
 
 def shown(url: httpx.URL) -> str:
