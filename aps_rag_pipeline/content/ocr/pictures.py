@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from io import BytesIO
 
 import numpy as np
-from PIL import Image, ImageChops, ImageOps, UnidentifiedImageError
+from numpy.typing import NDArray
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from aps_rag_pipeline.settings import Limits
 from aps_rag_pipeline.sources.base import UnreadableError
 
 #: Tesseract gains nothing above it (A4 at 460 dots an inch) and its time grows with the area.
 MAX_READ_PIXELS = 20_000_000
+#: Longest side, in pixels, of what it is given at once.
+_LONGEST = 4400
 #: Frames of an animation that are looked at; they mostly show the same text.
 _ANIMATION_FRAMES = 4
 
@@ -83,17 +86,56 @@ def opaque(image: Image.Image) -> Image.Image:
     alpha = image.getchannel("A")
     if alpha.getextrema()[0] == 255:
         return image.convert("RGB")
-    grey = np.asarray(image.convert("RGB").convert("L"), dtype=np.float32)
-    weight = np.asarray(alpha, dtype=np.float32)
+    sample = image.reduce(max(1, max(image.size) // 2000))
+    grey = np.asarray(sample.convert("RGB").convert("L"), dtype=np.float32)
+    weight = np.asarray(sample.getchannel("A"), dtype=np.float32)
     drawn = float((grey * weight).sum() / max(1.0, float(weight.sum())))
     ground = Image.new("RGBA", image.size, "black" if drawn > 128 else "white")
     return Image.alpha_composite(ground, image).convert("RGB")
 
 
 def shrunk(image: Image.Image) -> Image.Image:
-    """The picture, made smaller where it is larger than Tesseract needs."""
-    pixels = image.width * image.height
-    return image if pixels <= MAX_READ_PIXELS else _scaled(image, (MAX_READ_PIXELS / pixels) ** 0.5)
+    """The picture, made smaller where even its short side is longer than Tesseract needs."""
+    short = min(image.size)
+    return image if short <= _LONGEST else _scaled(image, _LONGEST / short)
+
+
+def pieces(image: Image.Image) -> Iterator[tuple[int, int, Image.Image]]:
+    """A long picture in pieces that Tesseract can read, cut where least is drawn; each with its left and top.
+
+    A page that was scrolled through or a strip of plots keeps its size, and with it its letters.
+    """
+    width, height = image.size
+    upright = height >= width
+    length = max(width, height)
+    if length <= _LONGEST * 1.5:
+        yield 0, 0, image
+        return
+    busy = _busy(image, upright)
+    start = 0
+    while start < length:
+        end = length if length - start <= _LONGEST else _quiet(busy, start + _LONGEST // 2, start + _LONGEST)
+        box = (0, start, width, end) if upright else (start, 0, end, height)
+        yield box[0], box[1], image.crop(box)
+        start = end
+
+
+def _busy(image: Image.Image, upright: bool) -> NDArray[np.float32]:
+    """How much changes within each row (or column)."""
+    grey = np.asarray(image.convert("L"))
+    steps = [
+        np.abs(np.diff(grey[row : row + 512].astype(np.int16), axis=1 if upright else 0)).sum(
+            axis=1 if upright else 0, dtype=np.float32
+        )
+        for row in range(0, len(grey), 512)
+    ]
+    return np.concatenate(steps) if upright else np.sum(steps, axis=0, dtype=np.float32)
+
+
+def _quiet(busy: NDArray[np.float32], first: int, last: int) -> int:
+    """The middle of the quietest stretch there, and of several the last."""
+    window = np.convolve(busy[first:last], np.ones(9, np.float32), "same")
+    return last - 1 - int(window[::-1].argmin())
 
 
 def enlarged(image: Image.Image, factor: int) -> Image.Image:
@@ -106,19 +148,6 @@ def enlarged(image: Image.Image, factor: int) -> Image.Image:
 def _scaled(image: Image.Image, scale: float) -> Image.Image:
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
     return image.resize(size, Image.Resampling.LANCZOS)
-
-
-def contrast_to_ground(image: Image.Image) -> Image.Image:
-    """Grey of how far each pixel is from the most common colour: dark on white, whatever the colours were."""
-    pixels = np.asarray(image).astype(np.int32)
-    codes = (pixels[..., 0] << 16) | (pixels[..., 1] << 8) | pixels[..., 2]
-    values, counts = np.unique(codes, return_counts=True)
-    ground = int(values[counts.argmax()])
-    difference = np.asarray(
-        ImageChops.difference(image, Image.new("RGB", image.size, (ground >> 16, ground >> 8 & 255, ground & 255)))
-    ).max(axis=2)
-    top = max(1.0, float(np.percentile(difference, 99.5)))
-    return Image.fromarray((255 - np.clip(difference * (255 / top), 0, 255)).astype(np.uint8))
 
 
 def dark_on_light(image: Image.Image) -> Image.Image:

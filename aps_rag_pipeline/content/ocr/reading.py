@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 from PIL import Image
 
-from aps_rag_pipeline.content.ocr import engine, pictures
+from aps_rag_pipeline.content.ocr import engine, ground, merging, pictures
 from aps_rag_pipeline.content.ocr.engine import OCR_VERSION, Word
-from aps_rag_pipeline.content.ocr.repair import repaired
+from aps_rag_pipeline.content.ocr.repair import spaced
 from aps_rag_pipeline.settings import Limits
 from aps_rag_pipeline.sources.base import UnreadableError
 
@@ -22,15 +22,18 @@ __all__ = ["OCR_VERSION", "OcrResult", "read_image", "read_pdf", "read_pdf_page"
 
 #: Called after each frame or page, to say that the work goes on.
 Beat = Callable[[], None]
+#: One call of Tesseract.
+See = Callable[[Image.Image], list[Word]]
 
-_SCREEN, _PAGE = 11, 3  # Tesseract's segmentation: scattered labels, or columns of prose
-_GOOD_ENOUGH = 92.0
-#: Least confidence of a word without a letter or digit, of any other, and of a whole picture. Tesseract is unsure of PV
-#: names and numbers that it reads right, as of the grain of a photograph: only the whole picture tells them apart.
+_LAYOUT = 3  # Tesseract's own search for columns and lines
+#: How much a screen is enlarged; more where the median height of its words, in pixels, is small.
+_ENLARGED, _ENLARGED_MORE, _SMALL = 2, 3, 12.0
+#: Least confidence of a word without a letter or digit, of a word of a sheet or an identifier, and of a whole picture.
+#: Tesseract is unsure of PV names that it reads right, as of the grain of a photograph: only the whole picture tells.
 _SURE_WORD, _WORD, _PICTURE = 60.0, 15.0, 45.0
-_IDENTIFIER = re.compile(r"(?=.*[\d:])[\w.:#/\-]{5,}")
-#: Median height of words, in pixels of the picture itself, below which it is enlarged further.
-_SMALL = 11.0
+#: Of a word of a screen that both readings found, and that one alone found.
+_SHARED, _ALONE = 50.0, 75.0
+_IDENTIFIER = re.compile(r"(?=.*[A-Za-z])[\w.#/\-]+(?:[:;][\w.#/\-]+)+")
 _PDF_DPI = 300
 #: Drawings without pixels.
 _DRAWINGS = frozenset({"image/svg+xml", "image/emf", "image/x-emf", "image/wmf", "image/x-wmf"})
@@ -73,7 +76,7 @@ def read_pdf_page(data: bytes, page: int, language: str = "eng", limits: Limits 
     limits = limits or Limits()
     engine.demand(language)
     with _Pdf(data) as pdf:
-        return _joined(_frames(iter([pdf.picture(page, limits)]), language, limits.ocr_timeout_s, None, _PAGE))
+        return _joined(_frames(iter([pdf.picture(page, limits)]), language, limits.ocr_timeout_s, None, page=True))
 
 
 def read_pdf(data: bytes, language: str = "eng", limits: Limits | None = None, beat: Beat | None = None) -> OcrResult:
@@ -96,7 +99,9 @@ def read_pdf(data: bytes, language: str = "eng", limits: Limits | None = None, b
                     if beat is not None:
                         beat()
                 else:
-                    yield from _frames(iter([pdf.picture(page, limits)]), language, limits.ocr_timeout_s, beat, _PAGE)
+                    yield from _frames(
+                        iter([pdf.picture(page, limits)]), language, limits.ocr_timeout_s, beat, page=True
+                    )
 
         return _joined(results())
 
@@ -145,10 +150,10 @@ class _Pdf:
 
 
 def _frames(
-    images: Iterator[Image.Image], language: str, timeout: float, beat: Beat | None, layout: int | None = None
+    images: Iterator[Image.Image], language: str, timeout: float, beat: Beat | None, page: bool = False
 ) -> Iterator[OcrResult]:
     for image in images:
-        yield _read(pictures.shrunk(image), language, timeout, beat or (lambda: None), layout)
+        yield _read(pictures.shrunk(image), language, timeout, beat or (lambda: None), page=page)
 
 
 def _joined(results: Iterator[OcrResult]) -> OcrResult:
@@ -171,24 +176,46 @@ def _engine() -> str:
 # -- one frame
 
 
-def _read(image: Image.Image, language: str, timeout: float, beat: Beat, layout: int | None) -> OcrResult:
+def _read(image: Image.Image, language: str, timeout: float, beat: Beat, page: bool) -> OcrResult:
     if pictures.is_blank(image):
         return OcrResult("", 0.0, 0, _engine())
-    if layout is None:
-        layout = _PAGE if _is_page(image) else _SCREEN
-    see = partial(engine.words, language=language, layout=layout, timeout=timeout)
-    if layout == _PAGE:
-        found = see(pictures.enlarged(pictures.dark_on_light(image), 1 if min(image.size) > 1000 else 2))
-    else:
-        found = see(pictures.enlarged(pictures.contrast_to_ground(image), 2))
+    page = page or _is_page(image)
+    see = partial(engine.words, language=language, layout=_LAYOUT, timeout=timeout)
+    kept: list[Word] = []
+    sure: list[Word] = []
+    dropped = 0
+    for number, (left, top, piece) in enumerate(pictures.pieces(image)):
+        if pictures.is_blank(piece):
+            continue
+        found, kept_here = _of_page(piece, see) if page else _of_screen(piece, see, beat)
         beat()
-        # No single preparation wins everywhere: where the first is not sure, the colours as they are get their turn.
-        small = bool(found) and statistics.median(word.height for word in found) / 2 < _SMALL
-        if small or _mean(found) < _GOOD_ENOUGH:
-            other = see(pictures.enlarged(pictures.dark_on_light(image), 3 if small else 2))
-            found = max(found, other, key=_score)
+        sure += [word for word in found if _has_letters(word)]
+        dropped += len(found) - len(kept_here)
+        kept += [word.moved(left, top, number) for word in kept_here]
+    confidence = merging.mean(sure)
+    if confidence < _PICTURE:
+        return OcrResult("", round(confidence, 1), 0, _engine(), dropped=dropped + len(kept))
+    lines = _paragraphs(kept) if page else (_said(row) for row in merging.rows(kept))
+    return OcrResult("\n".join(lines), round(merging.mean(kept), 1), len(kept), _engine(), dropped)
+
+
+def _of_page(image: Image.Image, see: See) -> tuple[list[Word], list[Word]]:
+    """All words of a sheet in reading order, and those to keep."""
+    found = see(pictures.enlarged(pictures.dark_on_light(image), 1 if min(image.size) > 1000 else 2))
+    return found, [word for word in found if _is_kept(word, _WORD)]
+
+
+def _of_screen(image: Image.Image, see: See, beat: Beat) -> tuple[list[Word], list[Word]]:
+    """All words of a screen, and those to keep: no single preparation reads every colour and font best."""
+    plain = see(image)
     beat()
-    return _result(found, layout)
+    grey, dots = ground.standing_out(image)
+    small = not plain or statistics.median(word.height for word in plain) < _SMALL
+    large = pictures.enlarged(grey, _ENLARGED_MORE if small else _ENLARGED)
+    readings = [plain, merging.scaled(see(large), large.width / image.width)]
+    shared, alone = merging.merged([[ground.pointed(word, dots) for word in words] for words in readings])
+    kept = [word for word in shared if _is_kept(word, _SHARED)] + [word for word in alone if _is_kept(word, _ALONE)]
+    return shared + alone, kept
 
 
 def _is_page(image: Image.Image) -> bool:
@@ -199,32 +226,14 @@ def _is_page(image: Image.Image) -> bool:
     return sum(histogram[200:]) > 0.7 * sum(histogram)
 
 
-def _mean(words: list[Word]) -> float:
-    letters = sum(len(word.text) for word in words)
-    return sum(word.confidence * len(word.text) for word in words) / letters if letters else 0.0
-
-
-def _score(words: list[Word]) -> float:
-    return sum(word.confidence * len(word.text) for word in words if word.confidence >= _SURE_WORD)
-
-
-def _result(found: list[Word], layout: int) -> OcrResult:
-    confidence = _mean([word for word in found if _has_letters(word)])
-    if confidence < _PICTURE:
-        return OcrResult("", round(confidence, 1), 0, _engine(), dropped=len(found))
-    kept = [word._replace(text=repaired(word.text)) for word in found if _is_kept(word)]
-    lines = _rows(kept) if layout == _SCREEN else _paragraphs(kept)
-    return OcrResult("\n".join(lines), round(_mean(kept), 1), len(kept), _engine(), dropped=len(found) - len(kept))
-
-
 def _has_letters(word: Word) -> bool:
     return any(char.isalnum() for char in word.text)
 
 
-def _is_kept(word: Word) -> bool:
+def _is_kept(word: Word, least: float) -> bool:
     if not _has_letters(word):
         return word.confidence >= _SURE_WORD
-    return word.confidence >= _WORD or _IDENTIFIER.fullmatch(word.text) is not None
+    return word.confidence >= (_WORD if _IDENTIFIER.fullmatch(word.text) else least)
 
 
 def _paragraphs(words: list[Word]) -> Iterator[str]:
@@ -234,18 +243,8 @@ def _paragraphs(words: list[Word]) -> Iterator[str]:
         if block is not None and place[0] != block:
             yield ""
         block = place[0]
-        yield " ".join(word.text for word in line)
+        yield _said(list(line))
 
 
-def _rows(words: list[Word]) -> Iterator[str]:
-    """Rows across the whole screen, so that a label and its value stand side by side."""
-    rows: list[list[Word]] = []
-    for word in sorted(words, key=lambda word: word.top + word.height / 2):
-        middle = word.top + word.height / 2
-        last = rows[-1] if rows else []
-        if last and middle - statistics.fmean(w.top + w.height / 2 for w in last) < word.height / 2:
-            last.append(word)
-        else:
-            rows.append([word])
-    for row in rows:
-        yield " ".join(word.text for word in sorted(row, key=lambda word: word.left))
+def _said(words: list[Word]) -> str:
+    return " ".join(spaced(word.text) for word in words)
