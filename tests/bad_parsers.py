@@ -11,6 +11,7 @@ from typing import Any
 
 from aps_rag_pipeline.content import parse_worker
 from aps_rag_pipeline.content.children import write_frame
+from aps_rag_pipeline.content.marked import parse_page
 from aps_rag_pipeline.content.parsers import parse
 
 WORKER = "tests.bad_parsers"
@@ -43,6 +44,13 @@ def misbehave(data: bytes, *others: Any) -> Any:
     return parse(data, *others)
 
 
+def misbehave_on_page(markup: str, text: str, *others: Any) -> Any:
+    if "hang" in text:
+        misbehave(b"hang")
+    return parse_page(markup, text, *others)
+
+
 if __name__ == "__main__":
     parse_worker.parse = misbehave
+    parse_worker.parse_page = misbehave_on_page
     parse_worker.main()

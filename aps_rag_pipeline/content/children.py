@@ -6,6 +6,7 @@ length; the first frame of a child, an empty one, says that it is ready.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import struct
@@ -13,8 +14,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import IO, Literal
 
@@ -23,6 +24,7 @@ import psutil
 _LENGTH = struct.Struct(">Q")
 #: How often a watched child's memory is looked at; at a few gigabytes a second this is what it may overshoot.
 _LOOK_S = 0.05
+_TURN_S = 1.0
 _START_S = 180.0
 #: Nobody answers with more; a length beyond it is no length.
 _MAX_FRAME = 1 << 31
@@ -135,6 +137,16 @@ class Watch:
         """A sign of life: the time begins anew."""
         self._deadline = time.monotonic() + self._seconds
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Time that passes in this block is not the child's."""
+        left = self._deadline - time.monotonic()
+        self._deadline = math.inf
+        try:
+            yield
+        finally:
+            self._deadline = time.monotonic() + left
+
     def __enter__(self) -> Watch:
         self._thread.start()
         return self
@@ -147,7 +159,7 @@ class Watch:
 
     def _look(self) -> None:
         while (left := self._deadline - time.monotonic()) > 0:
-            if self._over.wait(min(left, _LOOK_S) if self._memory else left):
+            if self._over.wait(min(left, _LOOK_S if self._memory else _TURN_S)):
                 return
             if self._memory and self._child.memory() > self._memory:
                 self._strike("memory")

@@ -13,14 +13,19 @@ import signal
 import threading
 from collections.abc import Callable
 from datetime import tzinfo
+from typing import TypeVar
 
 import msgspec
 
-from aps_rag_pipeline.content.assembly import Partition, Picture
+from aps_rag_pipeline.content.assembly import Partition
 from aps_rag_pipeline.content.children import Child, ChildError, Strike, Watch
 from aps_rag_pipeline.content.kinds import NoDocumentError
+from aps_rag_pipeline.content.marked import MarkedPage
+from aps_rag_pipeline.content.pages import FindPicture
 from aps_rag_pipeline.settings import Limits
 from aps_rag_pipeline.sources.base import Blobs, UnreadableError
+
+T = TypeVar("T")
 
 WORKER = "aps_rag_pipeline.content.parse_worker"
 #: First byte of a child's frame: bytes of an attachment, an address to find a picture by, the result, or a `Refusal`.
@@ -34,12 +39,16 @@ _SPLIT = "save it anew, split it, or raise the limit in facility.yaml"
 
 
 class Job(msgspec.Struct, frozen=True):
-    """What goes to a child before the file's bytes; pickled, since it comes from this program."""
+    """What goes to a child before the file's bytes; pickled, since it comes from this program.
+
+    With `markup` (see `marked.parse_page`) the bytes are the UTF-8 text of a wiki's page.
+    """
 
     name: str
     limits: Limits
     zone: tzinfo
-    encoding: str | None
+    encoding: str | None = None
+    markup: str = ""
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -51,21 +60,30 @@ class Refusal(msgspec.Struct, frozen=True):
     document: bool
 
 
-_decode_result = msgspec.msgpack.Decoder(Partition).decode
+_decode_partition = msgspec.msgpack.Decoder(Partition).decode
+_decode_page = msgspec.msgpack.Decoder(MarkedPage).decode
 _decode_refusal = msgspec.msgpack.Decoder(Refusal).decode
 
 
-def parse_apart(
-    data: bytes,
-    job: Job,
-    blobs: Blobs,
-    find_picture: Callable[[str], Picture | None],
-) -> Partition:
+def parse_apart(data: bytes, job: Job, blobs: Blobs, find_picture: FindPicture) -> Partition:
     """Let a child parse a document. As many run as are asked for at a time; each reads one file after another.
 
     Raises:
         UnreadableError: what the parser says, or which limit it met; `NoDocumentError` as it is.
     """
+    return _ask(data, job, blobs, find_picture, _decode_partition)
+
+
+def page_apart(text: str, job: Job, blobs: Blobs, find_picture: FindPicture) -> MarkedPage:
+    """Let a child parse a page of a wiki.
+
+    Raises:
+        UnreadableError: its markup cannot be parsed, not even as plain text, or not within the limits.
+    """
+    return _ask(text.encode("utf-8", "replace"), job, blobs, find_picture, _decode_page)
+
+
+def _ask(data: bytes, job: Job, blobs: Blobs, find_picture: FindPicture, decode: Callable[[bytes], T]) -> T:
     memory = int(job.limits.parse_memory_mb * 1e6)
     try:
         child = _children.take()
@@ -77,7 +95,8 @@ def parse_apart(
         with watch:
             child.send(pickle.dumps(job))
             child.send(data)
-            answer = _listen(child, blobs, find_picture)
+            kind, body = _listen(child, watch, blobs, find_picture)
+            answer = decode(body) if kind == RESULT else _decode_refusal(body)
         whole = not watch.struck and child.memory() < child.first_memory + memory * _KEEPING
     except ChildError as error:
         raise _ended(watch.struck, child.end(), job.limits) from error
@@ -94,19 +113,19 @@ def parse_apart(
     return answer
 
 
-def _listen(child: Child, blobs: Blobs, find_picture: Callable[[str], Picture | None]) -> Partition | Refusal:
+def _listen(child: Child, watch: Watch, blobs: Blobs, find_picture: FindPicture) -> tuple[bytes, bytes]:
+    """The kind and the body of the last frame, after what comes before it has been seen to."""
     while True:
         frame = child.receive()
         kind, body = frame[:1], frame[1:]
         if kind == BLOB:
             blobs.put(body)
         elif kind == PICTURE:
-            picture = find_picture(body.decode("utf-8", "replace"))
+            with watch.paused():  # it may come over a network, at our own pace
+                picture = find_picture(body.decode("utf-8", "replace"))
             child.send(msgspec.msgpack.encode(picture))
-        elif kind == RESULT:
-            return _decode_result(body)
-        elif kind == REFUSAL:
-            return _decode_refusal(body)
+        elif kind in (RESULT, REFUSAL):
+            return kind, body
         else:
             raise msgspec.DecodeError(f"a frame of kind {kind!r}")
 

@@ -14,6 +14,7 @@ from aps_rag_pipeline.content.assembly import Partition, Picture
 from aps_rag_pipeline.content.children import own_streams, read_frame, write_frame
 from aps_rag_pipeline.content.isolation import BLOB, PICTURE, REFUSAL, RESULT, Job, Refusal
 from aps_rag_pipeline.content.kinds import NoDocumentError
+from aps_rag_pipeline.content.marked import parse_page
 from aps_rag_pipeline.content.parsers import parse
 from aps_rag_pipeline.sources.base import UnreadableError
 
@@ -50,11 +51,18 @@ def answer(job: Job, data: bytes, source: IO[bytes], target: IO[bytes]) -> bytes
     """The last frame of one file; whatever a parser raises is a refusal of this file alone."""
 
     def find_picture(address: str) -> Picture | None:
+        _alarm(0)
         write_frame(target, PICTURE + address.encode("utf-8", "replace"))
-        return msgspec.msgpack.decode(read_frame(source) or b"", type=Picture | None)
+        found = msgspec.msgpack.decode(read_frame(source) or b"", type=Picture | None)
+        _alarm(_last_second(job))
+        return found
 
+    blobs = SentBlobs(target)
     try:
-        found = parse(data, job.name, job.limits, SentBlobs(target), job.zone, job.encoding, find_picture)
+        if job.markup:
+            page = parse_page(job.markup, data.decode(), blobs, job.zone, find_picture)
+            return RESULT + msgspec.msgpack.encode(page)
+        found = parse(data, job.name, job.limits, blobs, job.zone, job.encoding, find_picture)
         return RESULT + msgspec.msgpack.encode(_plain(found))
     except UnreadableError as error:
         return _refused(str(error), error.remedy, error.permanent, not isinstance(error, NoDocumentError))
@@ -82,10 +90,14 @@ def main() -> None:
         data = read_frame(source)
         if data is None:
             return
-        _alarm(int(job.limits.parse_timeout_s) + _ORPHAN_S)
+        _alarm(_last_second(job))
         last = answer(job, data, source, target)
         _alarm(0)
         write_frame(target, last)
+
+
+def _last_second(job: Job) -> int:
+    return int(job.limits.parse_timeout_s) + _ORPHAN_S
 
 
 def _alarm(seconds: int) -> None:

@@ -210,7 +210,7 @@ class WebCenter(LiveSource[Item]):
     """`form: webcenter`."""
 
     key: ClassVar[str] = SOURCE
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def scan(self, memory: Memory) -> DocumentScan:
         return DocumentScan(self.feed, self.context, memory)

@@ -8,20 +8,16 @@ import re
 from dataclasses import dataclass
 from datetime import date, datetime
 
-from aps_rag_pipeline.content.confluence import storage_to_html
 from aps_rag_pipeline.content.dates import iso_utc, parse_time
-from aps_rag_pipeline.content.dokuwiki import dokuwiki_to_html
 from aps_rag_pipeline.content.front_matter import Value, split_front_matter
-from aps_rag_pipeline.content.guard import reading
-from aps_rag_pipeline.content.mediawiki import mediawiki_to_html
-from aps_rag_pipeline.content.pages import Page, Target, markdown_to_html, partition_page
+from aps_rag_pipeline.content.isolation import Job, page_apart
+from aps_rag_pipeline.content.pages import Page, Target
 from aps_rag_pipeline.content.references import find_references
-from aps_rag_pipeline.content.rest import rest_to_html
 from aps_rag_pipeline.content.tables import slug
-from aps_rag_pipeline.content.wikilines import WikiText, plain_html
+from aps_rag_pipeline.content.wikilines import WikiText
 from aps_rag_pipeline.records import FieldValue, Link, Record
 from aps_rag_pipeline.settings import Feed
-from aps_rag_pipeline.sources.base import SourceContext, UnreadableError
+from aps_rag_pipeline.sources.base import SourceContext
 from aps_rag_pipeline.sources.tabular import labels
 from aps_rag_pipeline.sources.wikilinks import PageLinks
 
@@ -33,9 +29,6 @@ _AUTHORS = ("author", "authors", "owner")
 _TAGS = ("tags", "categories", "keywords")
 _KNOWN = frozenset(("title", "access", *_CREATED, *_MODIFIED, *_AUTHORS, *_TAGS))
 _HEADING = re.compile(r"<h([1-6])\b")
-
-#: Names of markup -> how it becomes HTML. `text` is no markup at all.
-MARKUPS = ("markdown", "html", "rest", "mediawiki", "dokuwiki", "confluence", "text")
 
 
 @dataclass(frozen=True)
@@ -66,13 +59,14 @@ def page_record(found: WikiPage, links: PageLinks, feed: Feed, context: SourceCo
     """The record of a page; its pictures go through `links`.
 
     Raises:
-        UnreadableError: its markup cannot be read.
+        UnreadableError: its markup cannot be read, or not within the limits.
     """
     values, body = split_front_matter(found.text)
-    with reading(found.markup):
-        marked = to_html(found.markup, body, found.id)
-        page = partition_page(marked.html, context.blobs, context.zone, links.find_picture)
-    return _Making(found, feed, context, values, marked, page).record(links)
+    job = Job(found.id, context.limits, context.zone, markup=found.markup)
+    read = page_apart(body, job, context.blobs, links.find_picture)
+    if read.trouble:
+        log.warning("%s: %s", found.id, read.trouble)
+    return _Making(found, feed, context, values, read.marked, read.page).record(links)
 
 
 @dataclass(frozen=True)
@@ -148,36 +142,6 @@ class _Making:
         stated = self.values["access"]
         written = stated if isinstance(stated, list) else [stated] if isinstance(stated, str) else []
         return tuple(sorted({label for text in written for label in labels(text)}))
-
-
-def to_html(markup: str, text: str, name: str) -> WikiText:
-    """The text of a page as HTML.
-
-    Raises:
-        UnreadableError: it cannot be parsed, not even as plain text.
-    """
-    if markup == "html":
-        return WikiText(text)
-    if markup == "markdown":
-        return WikiText(markdown_to_html(text))
-    try:
-        match markup:
-            case "dokuwiki":
-                return dokuwiki_to_html(text)
-            case "mediawiki":
-                return mediawiki_to_html(text)
-            case "confluence":
-                return storage_to_html(text)
-            case "rest":
-                return WikiText(rest_to_html(text))
-            case _:
-                return WikiText(plain_html(text))
-    except (UnreadableError, MemoryError):
-        raise
-    except Exception:
-        # Markup that its own parser stumbles over is still text that people wrote.
-        log.warning("%s: read as plain text, since its %s markup cannot be parsed", name, markup, exc_info=True)
-        return WikiText(plain_html(text))
 
 
 def _has_one_title(html: str) -> bool:
