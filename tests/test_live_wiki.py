@@ -340,3 +340,65 @@ def test_a_missing_api_takes_no_page_away(wiki: Live, store: WikiStore) -> None:
     (failure,) = wiki.failures()
     assert isinstance(failure, Failure)
     assert len(wiki.records) == 3
+
+
+@pytest.mark.parametrize("pages", [None, {}, [], "gone", {"1": None}, {"1": {"pageid": 1, "ns": 0, "title": 7}}])
+def test_an_answer_that_says_nothing_of_a_page_takes_none_away(
+    wiki: Live, store: WikiStore, app: Altered, pages: object
+) -> None:
+    assert store.edit("Page", "text").id == 1
+    wiki.sync()
+    store.edit("Page", "edited")
+
+    def silence(request, answer):
+        if request.args.get("prop", "").startswith("revisions"):
+            answer["query"]["pages"] = pages
+            if pages == "gone":
+                del answer["query"]["pages"]
+        return answer
+
+    app.change = silence
+    for _ in range(2):
+        (failure,) = wiki.failures()
+        assert (failure.unit, failure.permanent) == ("1", False)
+        assert text_of(wiki.records["Page"]) == "text"
+    app.change = lambda _, answer: answer
+    wiki.sync()
+    assert text_of(wiki.records["Page"]) == "edited"
+
+
+@pytest.mark.parametrize("model", [None, "", 7, {}])
+def test_a_page_of_unknown_kind_keeps_its_record(wiki: Live, store: WikiStore, app: Altered, model: object) -> None:
+    store.edit("Page", "text")
+    wiki.sync()
+    store.edit("Page", "edited")
+
+    def spoil(request, answer):
+        for page in answer.get("query", {}).get("pages", {}).values():
+            for revision in page.get("revisions", ()):
+                revision["slots"]["main"]["contentmodel"] = model
+        return answer
+
+    app.change = spoil
+    (failure,) = wiki.failures()
+    assert "what kind of text" in failure.reason
+    assert list(wiki.records) == ["Page"]
+
+
+def test_a_page_whose_namespace_is_not_told_is_not_gone(wiki: Live, store: WikiStore, app: Altered) -> None:
+    for number in range(2):
+        store.edit(f"Page {number}", "text")
+    left_out = str(store.find("Page 0").id)
+    wiki.sync()
+
+    def spoil(request, answer):
+        if request.args.get("generator") == "allpages":
+            del answer["query"]["pages"][left_out]
+        elif request.args.get("pageids") == left_out:
+            del answer["query"]["pages"][left_out]["ns"]
+        return answer
+
+    app.change = spoil
+    (failure,) = wiki.failures()
+    assert "in which namespace" in failure.reason
+    assert len(wiki.records) == 2

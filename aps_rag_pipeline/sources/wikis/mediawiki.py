@@ -102,9 +102,13 @@ class MediaWikiScan(Scan[PageUnit]):
 
     def read(self, unit: PageUnit) -> Iterator[Upsert | Failure | Ignored]:
         page = self._fetched.pop(unit.name, None) or self._texts([unit.name]).get(unit.name)
-        if page is None or "missing" in page or "redirect" in page:
+        if page is None:
+            raise OutageError(f"{self.site.api}: no answer about page {unit.title}")
+        if "missing" in page or "redirect" in page:
             raise GoneError(f"{unit.title}: it is no longer a page")
-        title = str(page.get("title") or unit.title)
+        title = page.get("title")
+        if not isinstance(title, str) or not title:
+            raise OutageError(f"{self.site.api}: page {unit.title} came without its title")
         revision = next(iter(values(page.get("revisions"))), None)
         if revision is None:
             raise OutageError(f"{title}: the wiki gives no text for it")
@@ -113,7 +117,9 @@ class MediaWikiScan(Scan[PageUnit]):
         if "texthidden" in main or "suppressed" in main:
             yield Ignored(place, "its text is hidden from readers")
             return
-        model = str(main.get("contentmodel", "wikitext"))
+        model = main.get("contentmodel", "wikitext")
+        if not isinstance(model, str) or not model:
+            raise OutageError(f"{title}: the wiki does not say what kind of text it is")
         if model not in self._models:
             yield Ignored(place, f"content model {model}: no page of text; options.markups may name its markup")
             return
@@ -131,7 +137,11 @@ class MediaWikiScan(Scan[PageUnit]):
         page = pages.get(name) if isinstance(pages, dict) else None
         if not isinstance(page, dict):
             raise OutageError(f"{self.site.api}: no answer about page {name}")
-        return "missing" in page or "redirect" in page or page.get("ns") not in self.options.namespaces
+        if "missing" in page or "redirect" in page:
+            return True
+        if not isinstance(page.get("ns"), int):
+            raise OutageError(f"{self.site.api}: does not say in which namespace page {name} is")
+        return page["ns"] not in self.options.namespaces
 
     def alive(self) -> bool:
         try:
