@@ -406,3 +406,33 @@ def test_wrong_options_and_addresses_say_so(wiki: Live, server: Confluence) -> N
     wiki.again(options={}, url=wiki.server.url + "/nowhere")
     with pytest.raises(FeedError, match="is `url` the address of a Confluence"):
         wiki.sync()
+
+
+def test_a_page_that_the_clouds_index_leaves_out_is_asked_for_itself(tmp_path: Path) -> None:
+    server = Confluence(cloud=True)
+    pages = [server.page("OPS", f"Page {number}", f"<p>text {number}</p>") for number in range(4)]
+    pages.append(server.page("OPS", "News", "<p>blog</p>", kind="blogpost"))
+    with live(tmp_path, server, "", form="confluence", options={"cloud": True}) as wiki:
+        wiki.sync()
+        server.unindexed = {pages[0].id, pages[4].id}
+        failures = wiki.failures()
+        assert {failure.unit for failure in failures} == {f"OPS/{pages[0].id}", f"OPS/{pages[4].id}"}
+        assert all("the search does not find it" in failure.reason for failure in failures)
+        assert len(wiki.records) == 5
+        pages[0].status = "archived"
+        del server.pages[pages[4].id]
+        wiki.sync()
+        assert sorted(wiki.records) == ["OPS/Page_1", "OPS/Page_2", "OPS/Page_3"]
+
+
+@pytest.mark.parametrize("status", [None, {}, [], 7, ""])
+def test_a_status_that_says_nothing_takes_no_page_away(
+    wiki: Live, server: Confluence, app: Altered, status: object
+) -> None:
+    server.page("OPS", "Page", "<p>text</p>")
+    wiki.sync()
+    server.page("OPS", "Page", "<p>edited</p>")
+    app.change = lambda request, answer: {**answer, "status": status} if "results" not in answer else answer
+    (failure,) = wiki.failures()
+    assert "another answer" in failure.reason
+    assert text_of(wiki.records["OPS/Page"]) == "text"

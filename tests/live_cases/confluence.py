@@ -1,4 +1,5 @@
-"""A Confluence Data Center server below a context path, or a Cloud site that has nothing but the search."""
+"""A Confluence Data Center server below a context path, or a Cloud site that has the search, and single pages by
+version 2 of its interface."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ class Content:
 
 class Confluence:
     """`most` is the limit that the server lowers every other to. `hidden` pages are filtered out of the listing's pages
-    after these have been cut, and answer 404; `forbidden` ones answer 403."""
+    after these have been cut, and answer 404; `forbidden` ones answer 403; those `unindexed` no search finds."""
 
     context = "/confluence"
 
@@ -51,6 +52,7 @@ class Confluence:
         self.pages: dict[int, Content] = {}
         self.hidden: set[int] = set()
         self.forbidden: set[int] = set()
+        self.unindexed: set[int] = set()
         self.authorization = ""
         self.people = {"8a7f808": "Kavya Rao"}
         self._next = 1000
@@ -96,6 +98,8 @@ class Confluence:
         if path == "/rest/api/user":
             name = self.people.get(request.args.get("key") or request.args.get("accountId") or "")
             return _json({"type": "known", "displayName": name}) if name else _error(404, "No user found")
+        if self.cloud and (found := re.fullmatch(r"/api/v2/(page|blogpost)s/(\d+)", path)):
+            return self._version_2(found[1], int(found[2]))
         if self.cloud:
             return _error(410, "This deprecated endpoint has been removed.")
         if path == "/rest/api/space":
@@ -125,10 +129,18 @@ class Confluence:
             return _error(404, f"No content found with id: ContentId{{id={number}}}")
         return _json({**self._described(page, request), "_links": self._links(page, alone=True)})
 
+    def _version_2(self, kind: str, number: int) -> Response:
+        page = self.pages.get(number)
+        if page is None or page.kind != kind or number in self.hidden | self.forbidden or page.status == "trashed":
+            told = {"status": 404, "code": "NOT_FOUND", "title": "Not Found", "detail": None}
+            return _json({"errors": [told]}, 404)
+        return _json({"id": str(page.id), "status": page.status, "title": page.title, "spaceId": "98307"})
+
     def _search(self, request: Request) -> Response:
         cql = request.args.get("cql", "")
         space = re.search(r'space = "([^"]+)"', cql)
-        here = [p for p in self.pages.values() if p.status == "current" and p.id not in self.forbidden]
+        unseen = self.forbidden | self.unindexed
+        here = [p for p in self.pages.values() if p.status == "current" and p.id not in unseen]
         here = [p for p in here if space is None or p.space == space[1]]
         if found := re.fullmatch(r"id = (\d+)", cql):
             here = [page for page in here if page.id == int(found[1]) and page.id not in self.hidden]

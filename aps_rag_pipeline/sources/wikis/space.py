@@ -1,7 +1,7 @@
 """Confluence's REST interface: the Atlassian client on the polite transport, of a Data Center server or the Cloud.
 
 A server lists content by space and gives it by id. The Cloud has given up both in this version of the interface; there
-the same expansions come through a search in its own query language.
+the same expansions come through a search in its own query language, and version 2 says whether a page still exists.
 """
 
 from __future__ import annotations
@@ -114,13 +114,30 @@ class Spaces:
         """
         if self.cloud:
             found = next(self.listed(_SEARCH, cql=f"id = {number}", expand=expand), None)
+            if found is None:
+                raise self._left_out(number)
         else:
             found = self.get(f"rest/api/content/{number}", expand=expand)
-        if found is None or found.get("status", "current") != "current":
-            raise GoneError(f"{self.url}: content {number} is not there any more")
-        if str(found.get("id")) != number:
-            raise OutageError(f"{self.url}: another answer came than content {number}")
+        self._check(found, number)
         return found
+
+    def _left_out(self, number: str) -> OutageError:
+        """What it means that the Cloud's search has no such content: its index may lag behind, or be built anew, so
+        that only the content itself tells."""
+        for kind in ("pages", "blogposts"):
+            try:
+                self._check(self.get(f"api/v2/{kind}/{number}"), number)
+            except GoneError:
+                continue
+            return OutageError(f"{self.url}: content {number} is there, but the search does not find it")
+        return GoneError(f"{self.url}: content {number} is not there any more")
+
+    def _check(self, found: Json, number: str) -> None:
+        status = found.get("status", "current")
+        if str(found.get("id")) != number or not isinstance(status, str) or not status:
+            raise OutageError(f"{self.url}: another answer came than content {number}")
+        if status != "current":
+            raise GoneError(f"{self.url}: content {number} is not there any more")
 
     def forbids(self, number: str) -> bool:
         """Whether this reader, who may sign in, may not see a page."""
@@ -160,7 +177,7 @@ def _is_its_own(reply: httpx.Response) -> bool:
 
 def _is_torn(reply: httpx.Response) -> bool:
     """Whether JSON came that is cut off; a sign-in page stays what it is."""
-    if "/rest/api/" not in reply.request.url.path or reply.content.lstrip().startswith(b"<"):
+    if not any(part in reply.request.url.path for part in ("/rest/api/", "/api/v2/")) or reply.content.lstrip().startswith(b"<"):
         return False
     try:
         json.loads(reply.content)
