@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 import pytest
+from werkzeug import Response
 
 from aps_rag_pipeline.demo.live.idcplg import DEMO_OPTIONS, Server
 from aps_rag_pipeline.demo.write import write
@@ -543,6 +544,47 @@ def test_an_info_that_fails_leaves_the_record(reader: Reader) -> None:
     assert "whether it is gone cannot be told" in failure.reason or failure.unit != a
     assert a in reader.known
     reader.server.faults.clear()
+    reader.sync()
+    assert a not in reader.known
+
+
+@pytest.mark.parametrize("left_out", [("DOC_INFO", "REVISION_HISTORY"), ("DOC_INFO",), ("ResultSets",)])
+def test_an_info_that_describes_no_document_removes_none(reader: Reader, left_out: tuple[str, ...]) -> None:
+    (a, b) = fill(reader, 2)
+    reader.sync()
+    described = reader.app.services["DOC_INFO_BY_NAME"]
+
+    def cut(asked: Mapping[str, str]) -> Response:
+        reply = json.loads(described(asked).data)
+        for name in left_out:
+            reply.pop(name, None)
+            reply.get("ResultSets", {}).pop(name, None)
+        return Response(json.dumps(reply), mimetype="application/json")
+
+    reader.app.services["DOC_INFO_BY_NAME"] = cut
+    reader.store.check_in(a, b"second")
+    del reader.store.searchable[b]
+    found = {failure.unit: failure for failure in failures(reader.sync())}
+    assert all("describes no document" in failure.reason for failure in found.values())
+    assert (set(found), set(reader.known)) == ({a, b}, {a, b})
+    reader.app.services["DOC_INFO_BY_NAME"] = described
+    reader.sync()
+    assert reader.texts()[a] == "second"
+
+
+def test_a_document_out_of_force_is_gone_only_by_its_history(reader: Reader) -> None:
+    (a,) = fill(reader, 1)
+    fill(reader, 2)
+    reader.sync()
+    reader.store.expire(a)
+    revision = reader.store.contents[a][-1]
+    row = {**reader.app._row(revision), "dStatus": "EXPIRED"}
+    described = reader.app.services["DOC_INFO_BY_NAME"]
+    reader.app.services["DOC_INFO_BY_NAME"] = lambda asked: reader.app._reply({}, {"DOC_INFO": [row]}, asked)
+    (failure,) = failures(reader.sync())
+    assert "does not tell the revisions" in failure.reason
+    assert a in reader.known
+    reader.app.services["DOC_INFO_BY_NAME"] = described
     reader.sync()
     assert a not in reader.known
 

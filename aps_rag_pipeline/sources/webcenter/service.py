@@ -87,11 +87,18 @@ class Service:
 
     def info(self, name: str) -> Binder:
         """The latest released revision of a content id, and its other revisions."""
-        return self.ask("DOC_INFO_BY_NAME", name, dDocName=name, RevisionSelectionMethod="LatestReleased")
+        return self._described("DOC_INFO_BY_NAME", name, dDocName=name, RevisionSelectionMethod="LatestReleased")
 
     def revision(self, name: str, revision: str) -> Binder:
         """One revision, by its dID."""
-        return self.ask("DOC_INFO", name, dID=revision, dDocName=name)
+        return self._described("DOC_INFO", name, dID=revision, dDocName=name)
+
+    def _described(self, service: str, name: str, **parameters: str | int) -> Binder:
+        """Success without a description proves nothing about a document, least of all that it is gone."""
+        binder = self.ask(service, name, **parameters)
+        if not binder.rows("DOC_INFO"):
+            raise OutageError(f"{self.address} {service} {name}: the reply reports no error and describes no document")
+        return binder
 
     def file(self, row: Row, rendition: Rendition, media_type: str, size: int | None) -> bytes:
         """The file of a revision.

@@ -17,7 +17,7 @@ from aps_rag_pipeline.settings import Feed
 from aps_rag_pipeline.sources.base import Failure, FeedError, Ignored, SourceContext, UnreadableError, Upsert
 from aps_rag_pipeline.sources.documents import SOURCE, DocumentMaker, OtherRevision, first_readable
 from aps_rag_pipeline.sources.live import Listed, LiveSource, Memory, Scan, digest
-from aps_rag_pipeline.sources.net.errors import GoneError
+from aps_rag_pipeline.sources.net.errors import GoneError, OutageError
 from aps_rag_pipeline.sources.sidecar import Description
 from aps_rag_pipeline.sources.webcenter.binder import Binder, DeniedError, Row
 from aps_rag_pipeline.sources.webcenter.listing import list_all
@@ -126,15 +126,17 @@ class DocumentScan(Scan[Item]):
 
         Raises:
             GoneError: there is none.
+            OutageError: the reply does not tell.
         """
         binder = self.service.info(name)
         for attempt in (1, 2):
-            rows = binder.rows("DOC_INFO")
-            if rows and Description("", _values(rows[0], "")).in_force:
+            if Description("", _values(binder.rows("DOC_INFO")[0], "")).in_force:
                 return binder
             # Some servers answer with the latest revision, released or not.
             history = self._revisions(binder)
-            if attempt == 2 or not history or not history[0].in_force:
+            if not history:
+                raise OutageError(f"{self.service.address}: the reply does not tell the revisions of {name}")
+            if attempt == 2 or not history[0].in_force:
                 break
             binder = self.service.revision(name, history[0].text("dID"))
         raise GoneError(f"{self.service.address}: {name} has no released revision")
