@@ -436,3 +436,32 @@ def test_a_status_that_says_nothing_takes_no_page_away(
     (failure,) = wiki.failures()
     assert "another answer" in failure.reason
     assert text_of(wiki.records["OPS/Page"]) == "text"
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["the same page", "empty pages"])
+def test_a_listing_without_an_end_is_an_outage(wiki: Live, server: Confluence, app: Altered, kept: bool) -> None:
+    for number in range(3):
+        server.page("OPS", f"Page {number}", "<p>text</p>")
+    wiki.sync()
+    cursors = iter(range(10_000))
+
+    def endless(request, answer):
+        if request.path.endswith("/rest/api/content"):
+            answer["_links"]["next"] = f"/rest/api/content?spaceKey=OPS&type=page&cursor=at-0&again={next(cursors)}"
+            answer["results"] = answer["results"] if kept else []
+        return answer
+
+    app.change = endless
+    with pytest.raises(FeedError, match=r"rest/api/content has no end: \d items in 10\d replies"):
+        wiki.sync()
+    app.change = lambda _, answer: {**answer, "_links": None}
+    with pytest.raises(FeedError, match="does not say whether there is more"):
+        wiki.sync()
+
+
+def test_long_stretches_that_are_hidden_end_no_listing(wiki: Live, server: Confluence) -> None:
+    server.most = 1
+    pages = [server.page("OPS", f"Page {number}", "<p>text</p>") for number in range(40)]
+    server.hidden = {page.id for page in pages[1:39]}
+    wiki.sync()
+    assert sorted(wiki.records) == ["OPS/Page_0", "OPS/Page_39"]

@@ -24,6 +24,9 @@ from aps_rag_pipeline.sources.wikis.naming import Json, read_secret
 #: What is asked for at a time; a server lowers it where the expansions cost it much.
 _LIMIT = 200
 _SEARCH = "rest/api/content/search"
+#: So many replies in a row that bring nothing new end a listing: long stretches may be hidden from this reader, but a
+#: cursor that leads nowhere (a known fault) leads on for ever.
+_IDLE = 100
 
 
 class Spaces:
@@ -71,6 +74,8 @@ class Spaces:
         page where some are hidden from this reader; only its own link to the next page says whether there is one."""
         asked: Json = {"limit": _LIMIT, **params}
         seen: set[str] = set()
+        known: set[str] = set()
+        idle = replies = 0
         while True:
             said = self.get(path, **asked)
             results = said.get("results")
@@ -78,12 +83,21 @@ class Spaces:
                 told = said.get("message") or "no results"
                 raise OutageError(f"{self.url}: {path} answers without a listing: {str(told)[:200]}")
             yield from (result for result in results if isinstance(result, dict))
-            following = said.get("_links", {}).get("next")
+            links = said.get("_links", {})
+            if not isinstance(links, dict):
+                raise OutageError(f"{self.url}: {path} does not say whether there is more")
+            following = links.get("next")
             if not following:
                 return
-            if following in seen:
+            if str(following) in seen:
                 raise OutageError(f"{self.url}: {path} goes round in circles at {str(following)[:100]}")
-            seen.add(following)
+            seen.add(str(following))
+            new = {_name(result) for result in results} - known
+            known |= new
+            replies, idle = replies + 1, 0 if new else idle + 1
+            total = said.get("totalSize")
+            if idle > _IDLE or (isinstance(total, int) and replies > total + _IDLE):
+                raise OutageError(f"{self.url}: {path} has no end: {len(known)} items in {replies} replies")
             # The link lacks the context path of some servers; its question is all that is needed.
             asked = dict(parse_qsl(urlsplit(str(following)).query))
 
@@ -165,6 +179,11 @@ class Spaces:
             return _as_httpx(self._client.get(path, params=params, advanced_mode=True))
         except requests.RequestException as error:
             raise OutageError(f"{self.url}: {error}; mend `url`") from error
+
+
+def _name(result: object) -> str:
+    """What tells an item of a listing from the others."""
+    return str(result.get("id") or result.get("key") or result) if isinstance(result, dict) else str(result)
 
 
 def _is_its_own(reply: httpx.Response) -> bool:
