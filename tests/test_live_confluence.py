@@ -465,3 +465,19 @@ def test_long_stretches_that_are_hidden_end_no_listing(wiki: Live, server: Confl
     server.hidden = {page.id for page in pages[1:39]}
     wiki.sync()
     assert sorted(wiki.records) == ["OPS/Page_0", "OPS/Page_39"]
+
+
+@pytest.mark.parametrize("page", [b"<!DOCTYPE html><title>Sign in</title>", b"\n<html>Sign in</html>", b"Sign in"])
+def test_a_sign_in_page_is_no_picture(wiki: Live, server: Confluence, page: bytes) -> None:
+    image = '<ac:image><ri:attachment ri:filename="x.png" /></ac:image>'
+    server.attach(server.page("OPS", "Page", "<p>text</p>" + image), "x.png", png())
+    kind = {"Content-Type": "text/html" if page == b"Sign in" else "image/png"}
+    wiki.server.fail("status", status=200, body=page, headers=kind, path="/download/", times=-1)
+    (failure,) = wiki.failures()
+    assert "a web page came in place of x.png" in failure.reason
+    assert (failure.record_id, failure.permanent) == ("OPS/Page", False)
+    assert text_of(wiki.records["OPS/Page"]) == "text"
+    wiki.server.faults.clear()
+    assert wiki.failures() == []
+    (attached,) = wiki.records["OPS/Page"].attachments
+    assert wiki.context.blobs.get(attached.sha256) == png()

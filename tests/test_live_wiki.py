@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from werkzeug import Request, Response
 
 from aps_rag_pipeline.demo.live.mediawiki import Server
 from aps_rag_pipeline.demo.live.wiki_store import WikiStore
@@ -17,6 +18,7 @@ from aps_rag_pipeline.sources import open_source
 from aps_rag_pipeline.sources.base import Complete, Failure, FeedError, Upsert
 from tests.documents import png
 from tests.live_wikis import Altered, Live, live, text_of
+from tests.serving import serving
 
 API = "/w/api.php"
 BODIES = r"prop=revisions"
@@ -402,3 +404,35 @@ def test_a_page_whose_namespace_is_not_told_is_not_gone(wiki: Live, store: WikiS
     (failure,) = wiki.failures()
     assert "in which namespace" in failure.reason
     assert len(wiki.records) == 2
+
+
+def test_a_password_follows_no_redirect_to_another_host(wiki: Live, store: WikiStore, tmp_path: Path) -> None:
+    store.users = {"Reader@index": "bot-pass-123"}
+    store.edit("Page", "text")
+    caught: list[bytes] = []
+
+    def other(environ, start_response):
+        caught.append(Request(environ).get_data())
+        return Response("{}", mimetype="application/json")(environ, start_response)
+
+    wiki.again(credentials=Credentials(user="Reader@index", password=secret(tmp_path, "bot-pass-123")))
+    with serving(other) as elsewhere:
+        there = elsewhere.url.replace("127.0.0.1", "localhost") + "/api.php"
+        for status in (301, 302, 307, 308):
+            wiki.server.fail("status", status=status, path=r"api\.php$", headers={"Location": there}, times=-1)
+            with pytest.raises(FeedError):
+                wiki.sync()
+            wiki.server.faults.clear()
+    assert not any(b"bot-pass-123" in body for body in caught)
+
+
+def test_a_sign_in_page_is_no_picture(wiki: Live, store: WikiStore, app: Altered) -> None:
+    store.edit("Page", "text [[File:Scope.png]]")
+    store.upload("Scope.png", png())
+    page = b"<!DOCTYPE html><title>Sign in</title>"
+    wiki.server.fail("status", status=200, body=page, headers={"Content-Type": "text/html"}, path="/images/", times=-1)
+    (failure,) = wiki.failures()
+    assert "a web page came in place of Scope.png" in failure.reason
+    wiki.server.faults.clear()
+    assert wiki.failures() == []
+    assert [a.name for a in wiki.records["Page"].attachments] == ["Scope.png"]

@@ -14,7 +14,7 @@ from aps_rag_pipeline.settings import Feed, Network
 from aps_rag_pipeline.sources.base import UnreadableError
 from aps_rag_pipeline.sources.net.bridges import polite_session
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError, RefusedError
-from aps_rag_pipeline.sources.net.http import answered, parse_json
+from aps_rag_pipeline.sources.net.http import answered, parse_json, refuse_page
 from aps_rag_pipeline.sources.net.transport import PoliteTransport
 from aps_rag_pipeline.sources.wikis.naming import Json, read_secret
 
@@ -90,12 +90,14 @@ class Site:
             going_on = following
         raise OutageError(f"{self.api}: the listing has no end")
 
-    def download(self, address: str) -> bytes:
+    def download(self, address: str, name: str) -> bytes:
         """The bytes of an uploaded file."""
         url = urljoin(self.api, address)
         ours = urlsplit(url)[:2] == urlsplit(self.api)[:2]
         with self._understood():
-            return answered(_as_httpx((self._session if ours else self._elsewhere).get(url))).content
+            reply = answered(_as_httpx((self._session if ours else self._elsewhere).get(url)))
+        refuse_page(reply.content, reply.headers["Content-Type"], name, self.api)
+        return reply.content
 
     def _sign_in(self) -> None:
         credentials = self.feed.credentials
@@ -182,5 +184,8 @@ def _asks_again(reply: httpx.Response) -> bool:
 
 def _as_httpx(reply: requests.Response) -> httpx.Response:
     return httpx.Response(
-        reply.status_code, content=reply.content, request=httpx.Request("GET", reply.url or "http://unknown")
+        reply.status_code,
+        headers={"Content-Type": reply.headers.get("Content-Type", "")},
+        content=reply.content,
+        request=httpx.Request("GET", reply.url or "http://unknown"),
     )

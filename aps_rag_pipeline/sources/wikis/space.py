@@ -17,7 +17,7 @@ import requests
 from aps_rag_pipeline.settings import Feed, Network
 from aps_rag_pipeline.sources.net.bridges import polite_session
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError
-from aps_rag_pipeline.sources.net.http import answered, parse_json
+from aps_rag_pipeline.sources.net.http import answered, parse_json, refuse_page
 from aps_rag_pipeline.sources.net.transport import PoliteTransport
 from aps_rag_pipeline.sources.wikis.naming import Json, read_secret
 
@@ -165,14 +165,16 @@ class Spaces:
         said = parse_json(answered(reply))
         return str(said.get("displayName") or said.get("publicName") or "") if isinstance(said, dict) else ""
 
-    def download(self, address: str) -> bytes:
+    def download(self, address: str, name: str) -> bytes:
         """The bytes of an attachment."""
         url = address if "://" in address else self.url + "/" + address.lstrip("/")
         ours = urlsplit(urljoin(self.url, url))[:2] == urlsplit(self.url)[:2]
         try:
-            return answered(_as_httpx((self._session if ours else self._elsewhere).get(url))).content
+            reply = answered(_as_httpx((self._session if ours else self._elsewhere).get(url)))
         except requests.RequestException as error:
             raise OutageError(f"{self.url}: {error}") from error
+        refuse_page(reply.content, reply.headers["Content-Type"], name, self.url)
+        return reply.content
 
     def _asked(self, path: str, params: Json) -> httpx.Response:
         try:
@@ -196,7 +198,9 @@ def _is_its_own(reply: httpx.Response) -> bool:
 
 def _is_torn(reply: httpx.Response) -> bool:
     """Whether JSON came that is cut off; a sign-in page stays what it is."""
-    if not any(part in reply.request.url.path for part in ("/rest/api/", "/api/v2/")) or reply.content.lstrip().startswith(b"<"):
+    if not any(
+        part in reply.request.url.path for part in ("/rest/api/", "/api/v2/")
+    ) or reply.content.lstrip().startswith(b"<"):
         return False
     try:
         json.loads(reply.content)
@@ -207,5 +211,8 @@ def _is_torn(reply: httpx.Response) -> bool:
 
 def _as_httpx(reply: requests.Response) -> httpx.Response:
     return httpx.Response(
-        reply.status_code, content=reply.content, request=httpx.Request("GET", reply.url or "http://unknown")
+        reply.status_code,
+        headers={"Content-Type": reply.headers.get("Content-Type", "")},
+        content=reply.content,
+        request=httpx.Request("GET", reply.url or "http://unknown"),
     )

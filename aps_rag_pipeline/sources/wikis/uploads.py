@@ -29,7 +29,8 @@ class LiveShelf:
 
     pages: Container[str]
     find: Callable[[str], Upload | None]
-    download: Callable[[str], bytes]
+    #: Address and name of an upload → its bytes.
+    download: Callable[[str, str], bytes]
     unit: str
     record_id: str
     context: SourceContext
@@ -54,7 +55,7 @@ class LiveShelf:
 
     def _fetched(self, upload: Upload) -> Picture | None:
         def fetch() -> bytes:
-            data = self.download(upload.url)
+            data = self.download(upload.url, upload.name)
             if not data or (upload.sha1 and hashlib.sha1(data, usedforsecurity=False).hexdigest() != upload.sha1):
                 raise OutageError(f"{upload.name}: the bytes that came are not those that the wiki names")
             return data
