@@ -322,6 +322,7 @@ class Settings(BaseSettings):
         held = [secret for secret in (self.graph.password, self.alert.webhook) if secret is not None]
         for feed in self.feeds:
             held.extend(feed.credentials.secrets())
+            held.extend(_secrets_among(feed.options))
         return tuple(value for secret in held if (value := secret.get_secret_value()))
 
     def feeds_of(self, source: str) -> tuple[Feed, ...]:
@@ -347,6 +348,19 @@ def _explained(error: Any) -> str:
     # The one surprise of YAML that everybody meets once: a column called No.
     hint = "; YAML reads yes, no, on and off as truth values: quote it" if isinstance(error["input"], bool) else ""
     return f"{place}: {error['msg'].removeprefix('Value error, ')}{hint}"
+
+
+def _secrets_among(value: Any) -> Iterator[SecretStr]:
+    """Secrets that options of a form name by their places."""
+    if isinstance(value, dict) and len(value) == 1 and value.keys() <= {"env", "file"}:
+        with contextlib.suppress(SettingsError, ValidationError):
+            yield SecretPlace(**value).read()
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _secrets_among(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _secrets_among(item)
 
 
 def _placed(credentials: Credentials, root: Path) -> Credentials:

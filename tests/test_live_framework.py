@@ -20,6 +20,7 @@ from aps_rag_pipeline.sources.base import (
     Failure,
     FeedError,
     Ignored,
+    Relabel,
     SourceContext,
     UnreadableError,
     Upsert,
@@ -338,3 +339,27 @@ def test_items_that_hang_cost_a_bounded_time_and_the_rest_comes_with_the_next_sy
     service.broken.clear()
     changes, cursor = stream(source, cursor)
     assert len(kinds(changes, Upsert)) == 5
+
+
+def test_labels_that_the_listing_tells_hold_while_the_text_cannot_be_read(source, service, monkeypatch):
+    monkeypatch.setattr(MemoryScan, "labels", lambda self, unit: (unit.name, ("managers",)))
+    for error in (OutageError("500"), UnreadableError("damaged"), ValueError("odd")):
+        service.broken = {"page/1": error}
+        changes, _ = stream(source)
+        assert kinds(changes, Relabel) == [Relabel("page/1", ("managers",))]
+
+
+def test_a_cursor_of_another_form_is_none_of_ours(source, service):
+    assert source.again({"units": {"2024/a.json": "x"}}) is None
+    changes, cursor = stream(source, {"units": {"2024/a.json": "x"}})
+    assert len(kinds(changes, Upsert)) == 5
+    assert cursor["form"] == "memory"
+
+
+def test_an_odd_reply_proves_nothing(source, service, monkeypatch):
+    _, cursor = stream(source)
+    service.hidden = {"page/3"}
+    monkeypatch.setattr(MemoryScan, "gone", lambda self, name: int(name))
+    changes, cursor = stream(source, cursor)
+    assert [type(change) for change in changes] == [Failure]
+    assert "page/3" in cursor["units"]

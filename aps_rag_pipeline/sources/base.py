@@ -54,6 +54,13 @@ class Removal(msgspec.Struct, frozen=True, tag="removal"):
     id: str
 
 
+class Relabel(msgspec.Struct, frozen=True, tag="relabel"):
+    """The labels of a record whose text cannot be read now: who may see the version that is served."""
+
+    id: str
+    access: tuple[str, ...]
+
+
 class Failure(msgspec.Struct, frozen=True, tag="failure", omit_defaults=True):
     """An item that could not be read. It is remembered and retried; `record_id`, where known, keeps its old version.
 
@@ -84,7 +91,7 @@ class Cursor(msgspec.Struct, frozen=True, tag="cursor", omit_defaults=True):
     fingerprint: str | None = None
 
 
-Change = Upsert | Complete | Removal | Failure | Ignored | Cursor
+Change = Upsert | Complete | Removal | Relabel | Failure | Ignored | Cursor
 
 
 class Blobs(Protocol):
@@ -126,6 +133,8 @@ class Source(ABC):
     key: ClassVar[str]
     #: Raise it when the same bytes would now give another record: every unit of the feed is then read again.
     version: ClassVar[int] = 1
+    #: Whether a unit is one item for good, whatever id its record bears: a purge then keeps out the unit too.
+    unit_is_record: ClassVar[bool] = False
     #: The pause between two looks of a sensor at a feed in which nothing moves; looking may cost a whole listing.
     look_every: ClassVar[timedelta] = timedelta(0)
 

@@ -28,6 +28,7 @@ from aps_rag_pipeline.sources.base import (
     FeedError,
     Found,
     Ignored,
+    Relabel,
     Source,
     SourceContext,
     UnreadableError,
@@ -100,6 +101,10 @@ class Scan(ABC, Generic[U]):
             UnreadableError: it cannot be read.
         """
 
+    def labels(self, unit: U) -> tuple[str, tuple[str, ...]] | None:
+        """Record id and labels of a unit where the listing alone tells them: they hold also while it cannot be read."""
+        return None
+
     def prefetch(self, units: Sequence[U]) -> None:
         """Fetch several units at once where the protocol can, before each of them is read. It may fail: what it does
         not bring, `read` asks for alone."""
@@ -130,6 +135,7 @@ class LiveSource(Source, Generic[U]):
     """A feed that is read through scans."""
 
     look_every = timedelta(hours=6)
+    unit_is_record = True
     #: Units that are prefetched and read together.
     block: ClassVar[int] = 50
     #: Threads that read a block; 1 where reading waits for nothing.
@@ -153,6 +159,8 @@ class LiveSource(Source, Generic[U]):
         return type(self).fingerprint is LiveSource.fingerprint
 
     def changes(self, cursor: Any, retry: frozenset[str] = frozenset()) -> Iterator[Change]:
+        if not self._is_ours(cursor):
+            cursor = None
         known: dict[str, str] = dict(cursor["units"]) if cursor else {}
         memory = Memory(dict(cursor.get("notes", {})), dict(cursor.get("files", {}))) if cursor else Memory()
         with closing(self.scan(memory)) as scan:
@@ -160,12 +168,17 @@ class LiveSource(Source, Generic[U]):
             yield from reading.stream()
         files = {unit: files for unit, files in memory.files.items() if unit in reading.listed and files}
         fingerprint = reading.fingerprint if self.tells_fingerprint else None
-        yield Cursor({"units": reading.seen, "notes": memory.notes, "files": files}, fingerprint)
+        value = {"form": self.feed.form, "units": reading.seen, "notes": memory.notes, "files": files}
+        yield Cursor(value, fingerprint)
 
     def again(self, cursor: Any) -> Any:
         """Everything is read again, but what is gone is still told from what was never there, and attachments that
         were fetched are not fetched twice."""
-        return {**cursor, "units": dict.fromkeys(cursor["units"], "")} if cursor else None
+        return {**cursor, "units": dict.fromkeys(cursor["units"], "")} if self._is_ours(cursor) else None
+
+    def _is_ours(self, cursor: Any) -> bool:
+        """Whether a cursor names units of this form: a feed may have been read from files before."""
+        return isinstance(cursor, dict) and cursor.get("form") == self.feed.form
 
     def inventory(self) -> Iterator[str]:
         for change in self.changes(None):
@@ -226,7 +239,7 @@ class _Reading(Generic[U]):
         size = self.source.block
         for start in range(0, len(due), size):
             if self._lost_s > _PATIENCE * self.scan.context.network.deadline_s:
-                yield self._put_off(due[start:])
+                yield from self._put_off(due[start:])
                 break
             yield from self._block(due[start : start + size])
         for name in vanished:
@@ -266,13 +279,14 @@ class _Reading(Generic[U]):
                 self._lost_s += (time.monotonic() - started) / self.source.parallel
             return error
 
-    def _put_off(self, rest: list[U]) -> Failure:
+    def _put_off(self, rest: list[U]) -> Iterator[Change]:
         """A service that answers its listing and hangs on its items must not hold up the other feeds for hours."""
         for unit in rest:
+            yield from self._labels(unit)
             self._not_yet(unit.name)
         reason = f"{len(rest)} items were not asked for, since too much time went to others that did not come"
         place = self.source.feed.place
-        return Failure(_REST, _REST, place, reason, "the next sync asks for them; see why the service is slow", False)
+        yield Failure(_REST, _REST, place, reason, "the next sync asks for them; see why the service is slow", False)
 
     def _judged(self, unit: U, outcome: list[Upsert | Failure | Ignored] | Exception) -> Iterator[Change]:
         match outcome:
@@ -290,11 +304,13 @@ class _Reading(Generic[U]):
                 yield Complete(unit.name)
             case OutageError():
                 self._not_yet(unit.name)
+                yield from self._labels(unit)
                 yield self._failure(unit.name, str(outcome), "it is tried again with the next sync", False)
                 self._suspect(outcome)
             case UnreadableError():
                 if not outcome.permanent:
                     self._not_yet(unit.name)
+                yield from self._labels(unit)
                 yield self._failure(unit.name, str(outcome), outcome.remedy, outcome.permanent)
             case FeedError():
                 raise outcome
@@ -303,7 +319,13 @@ class _Reading(Generic[U]):
                 log.debug("reading %s", unit.name, exc_info=outcome)
                 reason = f"could not be understood ({type(outcome).__name__}: {outcome})"
                 self._not_yet(unit.name)
+                yield from self._labels(unit)
                 yield self._failure(unit.name, reason, "look at it in its own program", False)
+
+    def _labels(self, unit: U) -> Iterator[Change]:
+        told = self.scan.labels(unit)
+        if told is not None:
+            yield Relabel(*told)
 
     def _suspect(self, outage: OutageError) -> None:
         """A row of failures is either an outage or that many bad items; only the first ends the stream."""
@@ -329,7 +351,7 @@ class _Reading(Generic[U]):
         except GoneError:
             yield Complete(name)
             return
-        except (OutageError, UnreadableError) as error:
+        except Exception as error:  # whatever an odd reply does to a reader, it proves nothing
             reason = f"the listing leaves it out, and whether it is gone cannot be told: {error}"
         self.seen[name] = self.known[name]
         self.listed.add(name)

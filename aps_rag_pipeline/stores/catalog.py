@@ -21,7 +21,7 @@ from aps_rag_pipeline import clock
 from aps_rag_pipeline.records import Record, decode_record
 from aps_rag_pipeline.stores.home import Home, HomeError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _WAL_ATTEMPTS = 100
 
 _SCHEMA = """
@@ -116,8 +116,13 @@ without rowid;
 create table held_removals (feed text not null, rid integer not null, primary key (feed, rid)) without rowid;
 
 create table purged (source text not null, feed text not null, id text not null, at text not null,
-  primary key (feed, id)) without rowid;
+  unit text not null default '', primary key (feed, id)) without rowid;
 """
+
+#: Statements that bring a catalog of a schema to the next one.
+_MIGRATIONS: dict[int, tuple[str, ...]] = {
+    1: ("alter table purged add column unit text not null default ''",),
+}
 
 
 class CatalogError(HomeError):
@@ -159,16 +164,18 @@ class Catalog:
         found = self._version()
         if found == SCHEMA_VERSION:
             return
-        if found:
+        if found > SCHEMA_VERSION:
             raise CatalogError(
                 f"the catalog has schema {found}, this version reads {SCHEMA_VERSION}; use the version that wrote it"
             )
         with self.transaction():
-            if self._version() == SCHEMA_VERSION:  # another process was first
-                return
-            for statement in _SCHEMA.split(";\n"):
-                if statement.strip():
-                    self.connection.execute(statement)
+            found = self._version()  # another process may have been first
+            if found == 0:
+                statements = [statement for statement in _SCHEMA.split(";\n") if statement.strip()]
+            else:
+                statements = [each for number in range(found, SCHEMA_VERSION) for each in _MIGRATIONS[number]]
+            for statement in statements:
+                self.connection.execute(statement)
             self.connection.execute(f"pragma user_version = {SCHEMA_VERSION}")
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from aps_rag_pipeline import clock
 from aps_rag_pipeline.records import Record, access_hash, citation_key, content_hash, encode_record, former_ids
 from aps_rag_pipeline.settings import Settings
-from aps_rag_pipeline.sources.base import Complete, Cursor, Failure, Ignored, Removal, Upsert
+from aps_rag_pipeline.sources.base import Complete, Cursor, Failure, Ignored, Relabel, Removal, Upsert
 from aps_rag_pipeline.stores.catalog import Catalog, from_iso, iso, pack, pack_json
 from aps_rag_pipeline.sync import spool, state
 from aps_rag_pipeline.sync.letters import note_failures
@@ -139,6 +139,7 @@ class _Batch:
         self.several = settings.several(header.source)
         self.complete: set[str] = set()
         self.removals: set[str] = set()
+        self.labels: dict[str, tuple[str, ...]] = {}
         self.renamed: set[str] = set()  # ids that records of this stream had before
         self.failures: list[Failure] = []
         self.ignored: list[Ignored] = []
@@ -151,11 +152,13 @@ class _Batch:
         )
         self.copies: list[tuple[str, str]] = []
         configured = {feed.name for feed in settings.feeds}
-        self.purged = {  # also under the name of a feed that has been renamed
-            r["id"]
-            for r in catalog.rows("select feed, id from purged where source = ?", (header.source,))
+        purged = [  # also under the name of a feed that has been renamed
+            r
+            for r in catalog.rows("select feed, id, unit from purged where source = ?", (header.source,))
             if r["feed"] == header.feed or r["feed"] not in configured
-        }
+        ]
+        self.purged = {r["id"] for r in purged}
+        self.purged_units = {r["unit"] for r in purged if r["unit"]}
 
     def take(self, entry: spool.Entry) -> None:
         match entry.change:
@@ -165,6 +168,8 @@ class _Batch:
                 self.complete.add(unit)
             case Removal(record_id):
                 self.removals.add(record_id)
+            case Relabel(record_id, access):
+                self.labels[record_id] = tuple(sorted(set(access)))
             case Failure():
                 self.failures.append(entry.change)
             case Ignored():
@@ -174,7 +179,7 @@ class _Batch:
 
     def _take_record(self, record: Record, unit: str, place: str, masked: int) -> None:
         former = former_ids(record.fields)
-        if not self.purged.isdisjoint((record.id, *former)):
+        if unit in self.purged_units or not self.purged.isdisjoint((record.id, *former)):
             self.changes.counts["kept_out_by_purge"] += 1
             return
         self.renamed.update(former)
@@ -214,6 +219,7 @@ class _Batch:
         self._refuse_foreign_duplicates()
         gone = self._gone()
         self._upsert()
+        self._relabel()
         self._remove(gone)
         pause = timedelta(hours=self.settings.limits.retry_hours)
         note_failures(self.catalog, self.header.feed, self.failures, self.complete, self.cursor, pause)
@@ -227,9 +233,10 @@ class _Batch:
         known = {r["unit"] for r in self.catalog.rows("select distinct unit from records where feed = ?", (feed,))}
         known |= {r["unit"] for r in self.catalog.rows("select unit from dead_letters where feed = ?", (feed,))}
         failed = {failure.unit for failure in self.failures}
+        listed = set(self.cursor.get("units", ())) if isinstance(self.cursor, dict) else set()
         return {
             unit
-            for unit in known - self.complete - failed
+            for unit in known - self.complete - failed - listed
             if not any(folder in failed for folder in _units_above(unit))
         }
 
@@ -317,6 +324,21 @@ class _Batch:
             "(select r.rid from records r join incoming i on i.id = r.id where r.feed = ?)",
             (self.header.feed, self.header.feed),
         )
+
+    def _relabel(self) -> None:
+        """Labels that are known of records whose text is not: a restriction must not wait for it."""
+        for record_id, access in self.labels.items():
+            moved = self.catalog.rows(
+                "select rid from records where feed = ? and id = ? and removed = 0 and access_hash <> ? "
+                "and not exists (select 1 from incoming i where i.id = records.id)",
+                (self.header.feed, record_id, access_hash(access)),
+            )
+            for row in moved:
+                self.catalog.connection.execute(
+                    "update records set access = ?, access_hash = ?, changeset = ? where rid = ?",
+                    (json.dumps(list(access)), access_hash(access), self.numbers.open(), row["rid"]),
+                )
+                self.changes.counts["relabelled"] += 1
 
     def _write(self, row: sqlite3.Row, rid: int | None, kind: str) -> None:
         values: dict[str, Any] = dict(row)

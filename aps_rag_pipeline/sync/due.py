@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from aps_rag_pipeline.settings import Feed, Settings
-from aps_rag_pipeline.sources.base import FeedError
+from aps_rag_pipeline.sources.base import Source
 from aps_rag_pipeline.stores.home import Home
 from aps_rag_pipeline.sync import state
-from aps_rag_pipeline.sync.fetch import config_digest, reader
+from aps_rag_pipeline.sync.fetch import config_digest, reader, shown_safely
 
 #: A day, less the slack that keeps an hourly look from slipping by an hour every day.
 DAILY = timedelta(hours=23, minutes=30)
+#: Seconds for one look: Dagster ends a tick after sixty.
+LOOK_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -54,18 +57,53 @@ def _reason(settings: Settings, home: Home, feed: Feed, now: datetime) -> str:
         return f"{feed.name} was told of a change"
     if now - known.succeeded_at < DAILY:
         return ""
-    source = reader(settings, feed, home.blobs)
+    return _moved(settings, home, known, feed, now)
+
+
+def _moved(settings: Settings, home: Home, known: state.FeedState, feed: Feed, now: datetime) -> str:
+    try:
+        source = reader(settings, feed, home.blobs)
+    except Exception as error:
+        return shown_safely(f"{feed.name} cannot be opened: {error}", settings.secrets())
     if known.config != config_digest(settings, feed, source.version):
         return f"the configuration of {feed.name} moved"
     looked = state.read_look(home, feed.name)
-    if looked is not None and looked > known.succeeded_at and now - looked < source.look_every:
+    since = known.succeeded_at or now
+    if looked is not None and looked > since and now - looked < source.look_every:
         return ""
     try:
-        found = source.fingerprint()
-    except FeedError as error:
-        return f"{feed.name} cannot be reached: {error}"  # the run notes the failure where people look
+        found = _look(source)
+    except TimeoutError:
+        return f"looking at {feed.name} takes longer than a sensor may"
+    except Exception as error:
+        # The run notes the failure where people look.
+        return shown_safely(f"{feed.name} cannot be looked at: {error}", settings.secrets())
     if found is None or found != known.fingerprint:
         return f"{feed.name} moved"
     if source.look_every:
         state.write_look(home, feed.name, now)
     return ""
+
+
+def _look(source: Source) -> str | None:
+    """The fingerprint, within the time that a sensor has. A look that takes longer ends in its own thread.
+
+    Raises:
+        TimeoutError: it takes longer.
+    """
+    outcome: list[str | Exception | None] = []
+
+    def look() -> None:
+        try:
+            outcome.append(source.fingerprint())
+        except Exception as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=look, name=f"look-{source.feed.name}", daemon=True)
+    thread.start()
+    thread.join(LOOK_S)
+    if not outcome:
+        raise TimeoutError
+    if isinstance(outcome[0], Exception):
+        raise outcome[0]
+    return outcome[0]

@@ -18,7 +18,7 @@ import msgspec
 from aps_rag_pipeline import clock
 from aps_rag_pipeline.content import masking
 from aps_rag_pipeline.records import Link, Part, Record
-from aps_rag_pipeline.settings import Feed, Limits, Settings
+from aps_rag_pipeline.settings import Feed, Limits, Settings, SettingsError
 from aps_rag_pipeline.sources import open_source
 from aps_rag_pipeline.sources.base import (
     Change,
@@ -27,6 +27,7 @@ from aps_rag_pipeline.sources.base import (
     Failure,
     FeedError,
     Ignored,
+    Relabel,
     Removal,
     Source,
     SourceContext,
@@ -56,6 +57,7 @@ class FetchReport:
     seconds: float = 0.0
     failures: list[Failure] = field(default_factory=list)
     fingerprint: str | None = None
+    config: str = ""
 
     @property
     def ok(self) -> bool:
@@ -79,10 +81,15 @@ def fetch(
 ) -> list[FetchReport]:
     """Read what moved in these feeds, or everything `again` to reconcile. A feed that fails leaves the others alone and
     the catalog as it was. With `aside`, what was read goes into that folder and the attempt is not noted."""
-    known = {feed.name: _known(workspace, feed, again) for feed in feeds}
+    started = clock.now()
+    known = {feed.name: _known_or_why(workspace, feed, again) for feed in feeds}
     with ThreadPoolExecutor(max_workers=_PARALLEL_FEEDS, thread_name_prefix="fetch") as pool:
         jobs = [pool.submit(_fetch_feed, workspace, feed, known[feed.name], aside) for feed in feeds]
-        return [job.result() for job in jobs]
+        reports = [job.result() for job in jobs]
+    if aside is None:
+        for report in reports:
+            _remember(workspace, report, started)
+    return reports
 
 
 def reader(settings: Settings, feed: Feed, workspace_blobs: Any) -> Source:
@@ -128,28 +135,37 @@ def _known(workspace: Workspace, feed: Feed, again: bool) -> _Known:
     )
 
 
-def _fetch_feed(workspace: Workspace, feed: Feed, known: _Known, aside: Path | None) -> FetchReport:
+def _known_or_why(workspace: Workspace, feed: Feed, again: bool) -> _Known | Exception:
+    """A feed that cannot even be opened fails alone."""
+    try:
+        return _known(workspace, feed, again)
+    except (SettingsError, FeedError, ImportError) as error:
+        return error
+
+
+def _fetch_feed(workspace: Workspace, feed: Feed, known: _Known | Exception, aside: Path | None) -> FetchReport:
     report = FetchReport(feed.source, feed.name)
     started = time.monotonic()
     now = clock.now()
-    source = reader(workspace.settings, feed, workspace.home.blobs)
-    config = config_digest(workspace.settings, feed, source.version)
     try:
+        if isinstance(known, Exception):
+            raise known
+        source = reader(workspace.settings, feed, workspace.home.blobs)
+        report.config = config = config_digest(workspace.settings, feed, source.version)
         if not source.tells_fingerprint:
             report.fingerprint = source.fingerprint()
         header = Header(
             feed.name, feed.source, config, report.fingerprint, time.time_ns(), now, known.base, known.whole
         )
         _spool(SpoolWriter(aside or workspace.home.spool, header), source, known, report, workspace.settings)
-    except FeedError as error:
+    except (FeedError, SettingsError) as error:
         report.error = str(error)
     except Exception as error:
         # A reader's bug is this feed's failure, not the run's: the other feeds go on.
         log.exception("feed %s", feed.name)
         report.error = f"{type(error).__name__}: {error}"
+    report.error = shown_safely(report.error, workspace.settings.secrets())
     report.seconds = time.monotonic() - started
-    if aside is None:
-        _remember(workspace, report, config, now)
     return report
 
 
@@ -170,7 +186,7 @@ def _spool(writer: SpoolWriter, source: Source, known: _Known, report: FetchRepo
                 case Failure(unit, item):
                     news = news or (unit, item) not in known.resting
                     untold.discard((unit, item))
-                case Upsert() | Removal() | Complete():
+                case Upsert() | Removal() | Complete() | Relabel():
                     news = True
         if not finished:
             raise FeedError(f"{report.feed}: the listing broke off before its end")
@@ -205,32 +221,29 @@ def _count(report: FetchReport, entry: Entry) -> None:
             report.counts["units"] += 1
 
 
-def _remember(workspace: Workspace, report: FetchReport, config: str, now: datetime) -> None:
+def _remember(workspace: Workspace, report: FetchReport, now: datetime) -> None:
     """Note the attempt. A feed without news is in sync at once; the others are when their spool has been applied."""
     found = state.read_feed(workspace.home, report.source, report.feed)
     found.attempted_at = now
     if report.ok:
         found.error, found.failed_since, found.alerted = "", None, False
         if not report.spooled:
-            found.succeeded_at, found.fingerprint, found.config = now, report.fingerprint, config
-            found.retry_at = _next_retry(workspace, report.feed)
+            found.succeeded_at, found.fingerprint, found.config = now, report.fingerprint, report.config
+            found.retry_at = from_iso(
+                workspace.catalog.value("select min(retry_at) from dead_letters where feed = ?", (report.feed,))
+            )
     else:
         found.error = report.error
         found.failed_since = found.failed_since or now
     state.write_feed(workspace.home, found)
 
 
-def _next_retry(workspace: Workspace, feed: str) -> datetime | None:
-    import sqlite3
-
-    # Fetches run in threads; SQLite connections stay with theirs.
-    with sqlite3.connect(f"file:{workspace.home.catalog}?mode=ro", uri=True) as connection:
-        row = connection.execute("select min(retry_at) from dead_letters where feed = ?", (feed,)).fetchone()
-    connection.close()
-    return from_iso(row[0])
-
-
 def _entry(change: Change, limits: Limits, secrets: tuple[str, ...]) -> Entry:
+    if isinstance(change, Failure):
+        reason, place = shown_safely(change.reason, secrets), shown_safely(change.place, secrets)
+        return Entry(msgspec.structs.replace(change, reason=reason, place=place))
+    if isinstance(change, Ignored):
+        return Entry(Ignored(shown_safely(change.place, secrets), shown_safely(change.reason, secrets)))
     if not isinstance(change, Upsert):
         return Entry(change)
     size = sum(len(part.text) for part in change.record.parts) / 1e6
@@ -242,6 +255,13 @@ def _entry(change: Change, limits: Limits, secrets: tuple[str, ...]) -> Entry:
         )
     record, masked = mask_record(change.record, secrets)
     return Entry(msgspec.structs.replace(change, record=record) if masked else change, masked)
+
+
+def shown_safely(text: str, secrets: tuple[str, ...]) -> str:
+    """A message without the facility's secrets, which a server may echo, and without halves of characters."""
+    for secret in secrets:
+        text = text.replace(secret, "***")
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def mask_record(record: Record, secrets: tuple[str, ...]) -> tuple[Record, int]:

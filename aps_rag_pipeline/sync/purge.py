@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
 
 from aps_rag_pipeline import clock
+from aps_rag_pipeline.settings import SettingsError
 from aps_rag_pipeline.stores import bolt_server, sparse
 from aps_rag_pipeline.stores.bolt import GraphError
 from aps_rag_pipeline.stores.catalog import Catalog, iso, pack_json, unpack_json
@@ -12,6 +15,7 @@ from aps_rag_pipeline.stores.lock import WriterLock
 from aps_rag_pipeline.stores.vectors import LanceTables
 from aps_rag_pipeline.sync import pipeline, spool
 from aps_rag_pipeline.sync.apply import apply_spool
+from aps_rag_pipeline.sync.fetch import reader
 from aps_rag_pipeline.sync.projection import NO_SERVER, forget, project
 from aps_rag_pipeline.sync.publish import collect
 from aps_rag_pipeline.sync.removals import remove_records
@@ -93,8 +97,10 @@ def purge(workspace: Workspace, key: str) -> int:
             number = catalog.new_changeset("purge")
             for rid in rids:
                 connection.execute(
-                    "insert or replace into purged select source, feed, id, ? from records where rid = ?",
-                    (iso(clock.now()), rid),
+                    "insert or replace into purged (source, feed, id, at, unit) "
+                    "select source, feed, id, ?, iif(feed in (select value from json_each(?)), unit, '') "
+                    "from records where rid = ?",
+                    (iso(clock.now()), json.dumps(_by_unit(workspace)), rid),
                 )
             _forget_files(catalog, rids)
             remove_records(catalog, rids, number)
@@ -106,6 +112,16 @@ def purge(workspace: Workspace, key: str) -> int:
         pipeline.complete(workspace, before_release=lambda: _rewrite(workspace))
         _scrub(workspace)
     return len(rids)
+
+
+def _by_unit(workspace: Workspace) -> list[str]:
+    """Feeds whose units are one item each, whatever id it bears."""
+    found = []
+    for feed in workspace.settings.feeds:
+        with contextlib.suppress(SettingsError):
+            if reader(workspace.settings, feed, workspace.home.blobs).unit_is_record:
+                found.append(feed.name)
+    return found
 
 
 def _forget_files(catalog: Catalog, rids: list[int]) -> None:

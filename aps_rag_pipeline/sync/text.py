@@ -7,12 +7,14 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import lru_cache, partial
 
 from msgspec.structs import replace
 
 from aps_rag_pipeline import clock
 from aps_rag_pipeline.content import masking, ocr
 from aps_rag_pipeline.content.chunks import CHUNKS_VERSION, Chunker, text_hash
+from aps_rag_pipeline.content.ocr.repair import KnownNames, shape, shapes_in
 from aps_rag_pipeline.content.passages import PASSAGES_VERSION, Passage, cut
 from aps_rag_pipeline.records import Attachment, Record, decode_record
 from aps_rag_pipeline.stores.catalog import Catalog, from_iso, iso, marks, pack, unpack
@@ -57,6 +59,7 @@ def read_pictures(workspace: Workspace) -> StageReport:
                         continue
                     key = (attachment.sha256, attachment.page, languages.get(record.feed, "eng"))
                     wanted.setdefault(key, (attachment, set()))[1].add(record.rid)
+            counts["records_with_new_names"] += _touch_misread(catalog, changed, catalog.changeset())
         new = {key: value for key, value in wanted.items() if not _is_read(catalog, key, engine)}
         counts["pictures"] += len(wanted)
         counts["pictures_known"] += len(wanted) - len(new)
@@ -131,15 +134,48 @@ def _recognise(
             touch(catalog, new[key][1], "a picture was read", target)
 
 
-def picture_reader(catalog: Catalog, language: str) -> Callable[[Attachment], str]:
-    """Text that was read from an attachment's picture."""
+def known_names(catalog: Catalog) -> KnownNames:
+    """Process variables and devices of the corpus, with the labels of those who may see them."""
+    rows = catalog.connection.execute(
+        "select id as name, access from records where source = 'epics' and removed = 0 union all "
+        "select name, access from nodes where type in ('process_variable', 'device') and removed = 0"
+    )
+    return KnownNames((row["name"], frozenset(json.loads(row["access"]))) for row in rows)
+
+
+def _touch_misread(catalog: Catalog, changed: list[ChangedRecord], target: int) -> int:
+    """Bring back the records whose pictures show, misread, a name that is new: how many."""
+    rids = [record.rid for record in changed if not record.removed]
+    shapes = {
+        shape(row["id"])
+        for row in catalog.connection.execute(
+            f"select id from records where source = 'epics' and rid in ({marks(rids)})", tuple(rids)
+        )
+    }
+    found: set[int] = set()
+    if shapes:
+        rows = catalog.connection.execute(
+            "select distinct a.rid, o.text from ocr o join attachments a on a.sha256 = o.sha256 where o.text <> ''"
+        )
+        found = {row["rid"] for row in rows if not shapes.isdisjoint(shapes_in(row["text"]))}
+        touch(catalog, found, "a name that its picture may show is known now", target)
+    return len(found)
+
+
+def picture_reader(
+    catalog: Catalog, language: str, names: Callable[[], KnownNames], access: tuple[str, ...]
+) -> Callable[[Attachment], str]:
+    """Text that was read from an attachment's picture, and below it the known names that were misread in it."""
 
     def read(attachment: Attachment) -> str:
         found = catalog.value(
             "select text from ocr where sha256 = ? and page = ? and language = ?",
             (attachment.sha256, attachment.page, language),
         )
-        return found or ""
+        if not found or not any(map(str.isalnum, found)):
+            return ""
+        meant = names().notes(found, access)
+        return f"{found}\nRead as: {', '.join(meant)}" if meant else str(found)
 
     return read
 
@@ -151,6 +187,7 @@ def cut_passages(workspace: Workspace) -> StageReport:
     catalog, settings = workspace.catalog, workspace.settings
     words = settings.chunking.passage_words
     languages = {feed.name: feed.ocr_language for feed in settings.feeds}
+    names = lru_cache(maxsize=1)(partial(known_names, catalog))  # only where a picture is shown
 
     def work(changed: list[ChangedRecord]) -> Counter[str]:
         counts: Counter[str] = Counter()
@@ -160,7 +197,7 @@ def cut_passages(workspace: Workspace) -> StageReport:
                     _replace_passages(catalog, record, [], counts)
             for record, body in bodies(catalog, changed):
                 # A record whose labels could not be read is served to nobody: nothing is derived from it.
-                shown = picture_reader(catalog, languages.get(record.feed, "eng"))
+                shown = picture_reader(catalog, languages.get(record.feed, "eng"), names, body.access)
                 _replace_passages(catalog, record, cut(body, words, shown) if body.access else [], counts)
         return counts
 

@@ -118,8 +118,8 @@ class BelyScan(Scan[LogDocument]):
         if self._elsewhere is None:
             _, others = self._logbook_types()
             self._elsewhere = set(self._list(others).documents)
-        if name in self._elsewhere:
-            return True  # it was moved to a logbook that is not read
+        if name in self._elsewhere or not name.isdecimal():
+            return True  # it was moved to a logbook that is not read, or is no document of a server at all
         try:
             self.client.entries(int(name))
         except MissingError:
@@ -251,6 +251,7 @@ class BelyRest(LiveSource[LogDocument]):
 
     key = "bely"
     version = 1
+    unit_is_record = False  # a document holds many entries
 
     def scan(self, memory: Memory) -> Scan[LogDocument]:
         if not self.feed.url:
