@@ -486,7 +486,7 @@ def test_an_item_that_fails_for_ever_holds_up_nothing_and_is_tried_each_time(rea
 @pytest.mark.parametrize(
     ("fault", "said"),
     [
-        ({"kind": "html"}, "a web page came where the file was due"),
+        ({"kind": "html"}, "a web page came in place of APS_1.txt"),
         ({"kind": "torn"}, "18 bytes came where the server tells of 37"),
         ({"kind": "empty"}, "0 bytes came"),
         ({"kind": "body", "body": b'{"LocalData": {"StatusCode": "-1", "StatusMessage": "No vault."}}'}, "No vault"),
@@ -506,6 +506,17 @@ def test_what_is_not_the_file_is_not_taken_for_it(reader: Reader, fault: dict[st
     reader.server.faults.clear()
     reader.sync()
     assert reader.texts() == {"APS_1": "second words, and some more of them.."}
+
+
+def test_a_sign_in_page_without_a_type_is_not_kept_as_a_file_of_unknown_size(reader: Reader) -> None:
+    reader.store.check_in("APS_1", b"\x00dwg", file="drawing.dwg", web=("pdf", pdf(["Sheet one"])))
+    described = reader.app._search_row
+    reader.app._search_row = lambda r: {**described(r), "WebFileSize": ""}  # type: ignore[method-assign]
+    reader.server.fail("body", path="Rendition=Web", body=b"<!DOCTYPE html><html><title>Sign in</title></html>")
+    changes = reader.sync()
+    assert "a web page came in place of" in failures(changes)[0].reason
+    reader.sync()
+    assert reader.texts() == {"APS_1": "Sheet one"}
 
 
 def test_files_that_look_like_errors_are_files(reader: Reader) -> None:

@@ -12,7 +12,7 @@ import httpx
 from aps_rag_pipeline.settings import Feed, Network, SettingsError
 from aps_rag_pipeline.sources.base import FeedError
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError
-from aps_rag_pipeline.sources.net.http import Http
+from aps_rag_pipeline.sources.net.http import Http, refuse_page
 from aps_rag_pipeline.sources.webcenter.binder import Binder, Row, read_binder
 from aps_rag_pipeline.sources.webcenter.options import Rendition
 
@@ -124,9 +124,9 @@ class Service:
         if size is not None and len(data) == size:
             return data
         _check_message(reply, place)
-        came = reply.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        if came in _HTML_KINDS and media_type not in _HTML_KINDS:
-            raise OutageError(f"{place}: a web page came where the file was due, perhaps of a sign-in")
+        if media_type not in _HTML_KINDS:
+            original = row.get("dOriginalName", "") if rendition == "Primary" else ""
+            refuse_page(data, reply.headers.get("Content-Type", ""), original or name, place)
         if size is not None or not data:
             raise OutageError(f"{place}: {len(data)} bytes came where the server tells of {size or 'more'}")
         return data
