@@ -212,6 +212,13 @@ def test_an_id_that_belongs_to_something_else_now_is_no_document(book: Book) -> 
     assert book.look() == [Complete("106")]
 
 
+def test_a_unit_that_is_no_document_is_gone_without_being_asked_for(book: Book) -> None:
+    book.look()
+    book.cursor["units"]["shift/2024.json"] = "of another form"
+    assert book.look() == [Complete("shift/2024.json")]
+    assert book.bodies() == []
+
+
 def test_a_section_that_a_search_names_moves_its_document(book: Book) -> None:
     book.look()
     book.store.documents[105]["sections"][0]["name"] = "Klystrons"
