@@ -13,6 +13,7 @@ from aps_rag_pipeline.content import parse_worker
 from aps_rag_pipeline.content.children import write_frame
 from aps_rag_pipeline.content.marked import parse_page
 from aps_rag_pipeline.content.parsers import parse
+from aps_rag_pipeline.content.workbooks import read_sheets
 
 WORKER = "tests.bad_parsers"
 
@@ -50,7 +51,14 @@ def misbehave_on_page(markup: str, text: str, *others: Any) -> Any:
     return parse_page(markup, text, *others)
 
 
+def misbehave_on_rows(data: bytes, limits: Any) -> Any:
+    if b"crash" in data:
+        ctypes.string_at(0)
+    return read_sheets(data, limits)
+
+
 if __name__ == "__main__":
     parse_worker.parse = misbehave
     parse_worker.parse_page = misbehave_on_page
+    parse_worker.read_sheets = misbehave_on_rows
     parse_worker.main()

@@ -9,10 +9,11 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+import openpyxl
 import psutil
 import pytest
 
@@ -26,6 +27,7 @@ from aps_rag_pipeline.settings import Feed, Limits
 from aps_rag_pipeline.sources.base import Failure, SourceContext, UnreadableError, Upsert
 from aps_rag_pipeline.sources.icms import DocumentFiles
 from aps_rag_pipeline.sources.wiki import WikiFiles
+from aps_rag_pipeline.sources.work_requests import WorkRequestFiles
 from aps_rag_pipeline.stores.blobs import BlobStore
 from tests import bad_parsers
 from tests.documents import pdf, png
@@ -126,6 +128,21 @@ def test_a_wiki_goes_on_behind_a_page_that_hangs(bad: None, tmp_path: Path, blob
     (hung,) = (change for change in changes if isinstance(change, Failure))
     assert (hung.place, hung.permanent) == ("b.rst", True)
     assert "parse_timeout_s" in hung.reason
+
+
+def test_a_table_goes_on_behind_a_workbook_that_crashes(bad: None, tmp_path: Path, blobs: BlobStore) -> None:
+    book = openpyxl.Workbook()
+    for row in (["id", "title", "created"], ["7", "Leak", datetime(2025, 3, 4, 5, 6)]):
+        book.active.append(row)
+    book.save(tmp_path / "b.xlsx")
+    (tmp_path / "a.xlsx").write_bytes(b"PK\x03\x04crash")
+    feed = Feed(name="wrq", source="work_requests", location=tmp_path, include=("*.xlsx",))
+    changes = list(WorkRequestFiles(feed, SourceContext(ZONE, blobs, Limits())).changes(None))
+    (record,) = (change.record for change in changes if isinstance(change, Upsert))
+    assert (record.id, record.created_at) == ("7", datetime(2025, 3, 4, 11, 6, tzinfo=UTC))
+    (failure,) = (change for change in changes if isinstance(change, Failure))
+    assert (failure.place, failure.permanent) == ("a.xlsx", True)
+    assert "SIGSEGV" in failure.reason
 
 
 def test_a_picture_that_is_slow_to_come_is_not_the_parsers_time(blobs: BlobStore) -> None:

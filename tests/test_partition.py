@@ -181,6 +181,13 @@ def test_word_file_is_read_whole_and_in_order(blobs: BlobStore) -> None:
     assert blobs.get(picture.sha256) == png()
 
 
+def test_a_lock_file_is_no_document(blobs: BlobStore) -> None:
+    lock = b"\x05A. Author" + b" " * 44 + "A. Author".encode("utf-16-le") + b" \x00" * 46
+    for name in ("~$kicker.xlsx", "plans/~$plan.docx"):
+        with pytest.raises(NoDocumentError, match="lock file"):
+            read(lock, name, blobs)
+
+
 def test_word_template_and_macro_file_are_read_like_documents(blobs: BlobStore) -> None:
     for suffix, kind in (
         ("dotx", "vnd.openxmlformats-officedocument.wordprocessingml.template"),

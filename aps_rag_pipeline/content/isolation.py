@@ -12,8 +12,8 @@ import pickle
 import signal
 import threading
 from collections.abc import Callable
-from datetime import tzinfo
-from typing import TypeVar
+from datetime import UTC, tzinfo
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -22,6 +22,8 @@ from aps_rag_pipeline.content.children import Child, ChildError, Strike, Watch
 from aps_rag_pipeline.content.kinds import NoDocumentError
 from aps_rag_pipeline.content.marked import MarkedPage
 from aps_rag_pipeline.content.pages import FindPicture
+from aps_rag_pipeline.content.sheet_rows import unpack_sheets
+from aps_rag_pipeline.content.workbooks import Sheet
 from aps_rag_pipeline.settings import Limits
 from aps_rag_pipeline.sources.base import Blobs, UnreadableError
 
@@ -41,13 +43,14 @@ _SPLIT = "save it anew, split it, or raise the limit in facility.yaml"
 class Job(msgspec.Struct, frozen=True):
     """What goes to a child before the file's bytes; pickled, since it comes from this program.
 
-    With `markup` (see `marked.parse_page`) the bytes are the UTF-8 text of a wiki's page.
+    The bytes are a document, the UTF-8 text of a wiki's page in `markup`, or a workbook of which the rows are wanted.
     """
 
     name: str
     limits: Limits
-    zone: tzinfo
+    zone: tzinfo = UTC
     encoding: str | None = None
+    task: Literal["document", "page", "rows"] = "document"
     markup: str = ""
 
 
@@ -81,6 +84,31 @@ def page_apart(text: str, job: Job, blobs: Blobs, find_picture: FindPicture) -> 
         UnreadableError: its markup cannot be parsed, not even as plain text, or not within the limits.
     """
     return _ask(text.encode("utf-8", "replace"), job, blobs, find_picture, _decode_page)
+
+
+def sheets_apart(data: bytes, name: str, limits: Limits) -> list[Sheet]:
+    """Let a child read a workbook.
+
+    Raises:
+        UnreadableError: like `workbooks.read_sheets`, or not within the limits.
+    """
+    return _ask(data, Job(name, limits, task="rows"), _NOWHERE, lambda _: None, unpack_sheets)
+
+
+class _NoBlobs:
+    """Rows have no attachments."""
+
+    def put(self, data: bytes) -> str:
+        raise msgspec.DecodeError("an attachment of rows")
+
+    def get(self, sha256: str) -> bytes:
+        raise KeyError(sha256)
+
+    def __contains__(self, sha256: object) -> bool:
+        return False
+
+
+_NOWHERE = _NoBlobs()
 
 
 def _ask(data: bytes, job: Job, blobs: Blobs, find_picture: FindPicture, decode: Callable[[bytes], T]) -> T:

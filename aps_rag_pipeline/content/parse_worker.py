@@ -12,10 +12,13 @@ import msgspec
 
 from aps_rag_pipeline.content.assembly import Partition, Picture
 from aps_rag_pipeline.content.children import own_streams, read_frame, write_frame
+from aps_rag_pipeline.content.guard import reading
 from aps_rag_pipeline.content.isolation import BLOB, PICTURE, REFUSAL, RESULT, Job, Refusal
 from aps_rag_pipeline.content.kinds import NoDocumentError
 from aps_rag_pipeline.content.marked import parse_page
 from aps_rag_pipeline.content.parsers import parse
+from aps_rag_pipeline.content.sheet_rows import pack_sheets
+from aps_rag_pipeline.content.workbooks import read_sheets
 from aps_rag_pipeline.sources.base import UnreadableError
 
 #: Ends this process by itself where nobody is left to end it.
@@ -59,7 +62,10 @@ def answer(job: Job, data: bytes, source: IO[bytes], target: IO[bytes]) -> bytes
 
     blobs = SentBlobs(target)
     try:
-        if job.markup:
+        if job.task == "rows":
+            with reading("workbook"):
+                return RESULT + pack_sheets(read_sheets(data, job.limits))
+        if job.task == "page":
             page = parse_page(job.markup, data.decode(), blobs, job.zone, find_picture)
             return RESULT + msgspec.msgpack.encode(page)
         found = parse(data, job.name, job.limits, blobs, job.zone, job.encoding, find_picture)

@@ -17,8 +17,9 @@ from math import isfinite
 from pathlib import Path
 
 from aps_rag_pipeline.content.delimited import find_delimiter, read_delimited
+from aps_rag_pipeline.content.isolation import sheets_apart
 from aps_rag_pipeline.content.text import clean, decode, is_binary
-from aps_rag_pipeline.content.workbooks import Cell, is_workbook, read_sheets
+from aps_rag_pipeline.content.workbooks import Cell, is_workbook
 from aps_rag_pipeline.settings import Limits
 from aps_rag_pipeline.sources.base import Ignored, UnreadableError
 
@@ -153,7 +154,7 @@ def read_tables(
         return
     misfits: list[tuple[str, UnreadableError]] = []
     found = False
-    for sheet in read_sheets(data, limits):
+    for sheet in sheets_apart(data, name, limits):
         place = f"{name}:{sheet.name}"
         try:
             table = _open_table(place, ((number, cells, "") for number, cells in sheet.rows), wanted)

@@ -62,7 +62,7 @@ def page_record(found: WikiPage, links: PageLinks, feed: Feed, context: SourceCo
         UnreadableError: its markup cannot be read, or not within the limits.
     """
     values, body = split_front_matter(found.text)
-    job = Job(found.id, context.limits, context.zone, markup=found.markup)
+    job = Job(found.id, context.limits, context.zone, task="page", markup=found.markup)
     read = page_apart(body, job, context.blobs, links.find_picture)
     if read.trouble:
         log.warning("%s: %s", found.id, read.trouble)
