@@ -708,6 +708,32 @@ def test_channels_that_hang_hold_nothing_up_for_long(office: Office) -> None:
     assert len(office.server.asked("messages")) < 40
 
 
+def test_replies_that_hang_hold_nothing_up_for_long_and_take_nothing_away(office: Office) -> None:
+    for number in range(100, 4100, 100):
+        put(office.rf, [message(number, "a thread")])
+        put(office.rf, [message(number + each, "a reply", parent=number) for each in range(3)])
+    put(office.rf, [message(1, "alone")])
+    assert len(of(Upsert, office.changes())) == 41
+    office.graph.most_replies = 1
+    office.server.fail("hang", path="/replies", times=-1)
+    put(office.rf, [message(1, "alone and edited")])
+    changes = office.changes(network=Network(timeout_s=0.3, deadline_s=0.3, attempts=1))
+    assert len(office.server.asked("/replies")) < 8
+    assert len(of(Failure, changes)) == 40
+    assert sum("was not asked for" in failure.reason for failure in of(Failure, changes)) > 30
+    assert (moved(changes), len(of(Complete, changes))) == (["01"], 1)
+    office.server.faults.clear()
+    assert [change for change in office.changes() if not isinstance(change, Cursor)] == []
+
+
+def test_teams_that_hang_hold_nothing_up_for_long(office: Office) -> None:
+    office.store.found = [Team(f"t{number}", f"Team {number}", [office.rf]) for number in range(30)]
+    office.server.fail("hang", path="/channels", times=-1)
+    changes = office.changes(network=Network(timeout_s=0.2, deadline_s=0.2, attempts=1))
+    assert len(of(Failure, changes)) == 30
+    assert len(office.server.asked("/channels")) < 8
+
+
 # signing in
 
 

@@ -21,6 +21,7 @@ from aps_rag_pipeline.sources.graphchat.options import GraphOptions
 from aps_rag_pipeline.sources.jsonfiles import JsonObject, mapping, string
 from aps_rag_pipeline.sources.live import digest
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError
+from aps_rag_pipeline.sources.patience import Patience
 
 #: The most that Graph gives of messages at a time.
 _PAGE = "50"
@@ -117,8 +118,9 @@ async def find_rooms(client: GraphClient, team_id: str, team: str) -> list[tuple
     return found
 
 
-async def find_threads(client: GraphClient, room: Room) -> dict[str, Told]:
+async def find_threads(client: GraphClient, room: Room, patience: Patience) -> dict[str, Told]:
     """All threads of a channel by the id of their first message; one without an id goes by the place it was at.
+    `patience` is spent on replies that have to be asked for.
 
     Raises:
         OutageError: they cannot be listed to the end.
@@ -133,7 +135,7 @@ async def find_threads(client: GraphClient, room: Room) -> dict[str, Told]:
             root = string(first.get("id")) or f"without-id-{number}"
             told = found.setdefault(root, Told(Channel(f"{room.unit}/{root}")))
             try:
-                replies = await _replies(client, f"{path}/{quote(root)}", first)
+                replies = await _replies(client, f"{path}/{quote(root)}", first, patience)
             except (OutageError, UnreadableError) as error:
                 told.problem = f"its replies cannot be listed: {error}"
                 continue
@@ -144,7 +146,7 @@ async def find_threads(client: GraphClient, room: Room) -> dict[str, Told]:
     return found
 
 
-async def _replies(client: GraphClient, path: str, first: JsonObject) -> list[object]:
+async def _replies(client: GraphClient, path: str, first: JsonObject, patience: Patience) -> list[object]:
     """The replies that came with a message, and those behind their own link; asked for where none came along."""
     stated = first.get("replies")
     if not string(first.get("id")):
@@ -154,8 +156,9 @@ async def _replies(client: GraphClient, path: str, first: JsonObject) -> list[ob
     else:
         replies, url = [], client.address(f"{path}/replies", {"$top": _PAGE})
     if url:
-        async for values in client.pages(url):
-            replies += values
+        with patience.spent_on("the rest of it"):
+            async for values in client.pages(url):
+                replies += values
     return replies
 
 

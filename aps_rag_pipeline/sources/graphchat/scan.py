@@ -17,10 +17,10 @@ from aps_rag_pipeline.sources.chats.names import ChannelPlace, thread_id
 from aps_rag_pipeline.sources.graphchat.client import GraphClient, Loop
 from aps_rag_pipeline.sources.graphchat.listing import Room, Told, find_rooms, find_teams, find_threads
 from aps_rag_pipeline.sources.graphchat.options import read_options
-from aps_rag_pipeline.sources.graphchat.patience import Patience
 from aps_rag_pipeline.sources.jsonfiles import JsonObject
 from aps_rag_pipeline.sources.live import Listed, LiveSource, Memory, Scan
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError, RefusedError
+from aps_rag_pipeline.sources.patience import Patience
 
 #: Channels that are listed at a time; the requests of a host are bounded by `network.concurrency` anyway.
 _CHANNELS_AT_A_TIME = 4
@@ -60,6 +60,8 @@ class GraphScan(Scan[ThreadUnit]):
         self._roots: dict[str, dict[str, str]] = {}
         self._ids: dict[str, dict[str, str]] = {}
         self._patience = Patience(context.network, _CHANNELS_AT_A_TIME)
+        #: For all that is asked one by one: channels of a team, replies of a thread, what is perhaps gone.
+        self._small_patience = Patience(context.network, 1)
         self._picture_patience = Patience(context.network, _PICTURES_AT_A_TIME)
 
     def close(self) -> None:
@@ -94,7 +96,8 @@ class GraphScan(Scan[ThreadUnit]):
         self.memory.notes["teams"] = teams
         for team_id, team in sorted(self._teams.items()):
             try:
-                found = self.loop.run(find_rooms(self.client, team_id, team))
+                with self._small_patience.spent_on("the list"):
+                    found = self.loop.run(find_rooms(self.client, team_id, team))
             except (OutageError, UnreadableError) as error:
                 self._unlisted.add(team_id)
                 yield self._failed(team_id, f"team {team}", error)
@@ -165,7 +168,8 @@ class GraphScan(Scan[ThreadUnit]):
         return bool(self._ask(path).get("deletedDateTime"))
 
     def _ask(self, path: str) -> JsonObject:
-        return self.loop.run(self.client.json(self.client.address(path)))
+        with self._small_patience.spent_on("it"):
+            return self.loop.run(self.client.json(self.client.address(path)))
 
     def _listed(self, rooms: list[Room]) -> Iterator[tuple[Room, Future[dict[str, Told]]]]:
         """Listings under way, some channels ahead of the one that is looked at."""
@@ -178,7 +182,7 @@ class GraphScan(Scan[ThreadUnit]):
 
     async def _threads(self, room: Room) -> dict[str, Told]:
         with self._patience.spent_on("it"):
-            return await find_threads(self.client, room)
+            return await find_threads(self.client, room, self._small_patience)
 
     def _named(
         self,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from aps_rag_pipeline.settings import Network
-from aps_rag_pipeline.sources.net.errors import OutageError
+from aps_rag_pipeline.sources.net.errors import GoneError, OutageError, RefusedError
 
 #: So many times network.deadline_s may be lost before the rest waits for the next sync.
 _DEADLINES = 3
@@ -22,7 +22,7 @@ class Patience:
 
     @contextmanager
     def spent_on(self, what: str) -> Iterator[None]:
-        """Count the time if what happens inside ends as an outage.
+        """Count the time if what happens inside ends as an outage; an answer that says no is none.
 
         Raises:
             OutageError: too much was lost already; nothing is asked for.
@@ -32,6 +32,8 @@ class Patience:
         started = time.monotonic()
         try:
             yield
+        except (GoneError, RefusedError):
+            raise
         except OutageError:
             self._left_s -= (time.monotonic() - started) / self._at_a_time
             raise
