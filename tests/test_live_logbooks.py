@@ -465,6 +465,68 @@ def test_an_elog_reply_read_for_the_first_time_waits_for_its_thread(elogd: ElogS
     assert of(Failure, changes) == []
 
 
+def error_page(said: str) -> bytes:
+    return f'<html><head><title>ELOG error</title></head><td class="errormsg" colspan=2>{said}</td></html>'.encode()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"kind": "body", "body": error_page('Error: User "reader" is not allowed to perform command "Download"')},
+        {"kind": "body", "body": error_page("Error: <b>Cannot open file 231114a.log</b>, the entry does not exist?")},
+        {"kind": "status", "status": 404, "body": b"<html><title>nginx</title></html>"},
+    ],
+)
+def test_an_error_page_of_elog_proves_nothing_of_an_entry_that_is_listed(
+    elogd: ElogServer, diary: Book, fault: dict[str, Any]
+) -> None:
+    elogd.write("Klystron 3 tripped", 1)
+    elogd.write("It was the filament", 2, answers=1)
+    elogd.write("Water flow low", 3)
+    diary.sync()
+    elogd.write("It was the filament supply", 2, answers=1)
+    elogd.write("Water flow low again", 3)
+    diary.server.fail(path="Download", times=-1, **fault)
+    for _ in range(2):
+        changes = diary.sync()
+        assert of(Upsert, changes) + of(Complete, changes) == []
+        assert [(f.unit, f.item, f.permanent) for f in of(Failure, changes)] == [("1", "1", False), ("3", "3", False)]
+    diary.server.faults[0].path = "/2.cmd=Download"
+    changes = diary.sync()
+    assert [c.unit for c in of(Complete, changes)] == ["3"]
+    assert [f.item for f in of(Failure, changes)] == ["1"], "a thread is not read without one of its replies"
+    diary.server.faults.clear()
+    assert "filament supply" in words(diary.records()["1"])
+
+
+@pytest.mark.parametrize("said", ["This entry has been deleted", "Dieser Eintrag wurde gel&ouml;scht", "Verboten"])
+def test_an_elog_entry_deleted_while_it_is_read_is_gone_whatever_the_language(
+    elogd: ElogServer, diary: Book, said: str
+) -> None:
+    elogd.write("Klystron 3 tripped", 1)
+    elogd.write("It was the filament", 2, answers=1)
+    elogd.write("Water flow low", 3)
+    diary.sync()
+    elogd.write("Klystron 3 tripped again", 1)
+    elogd.write("Water flow low again", 3)
+    listed: list[str] = []
+
+    def deleting(environ: Any, start_response: Any) -> Any:
+        if "Download" in environ["QUERY_STRING"] and not listed:
+            listed.extend(diary.server.asked("GetMD5"))
+            elogd.delete(2)
+            elogd.delete(3)
+        return elogd(environ, start_response)
+
+    diary.server.app = deleting
+    diary.server.fail("body", path="/[23].cmd=Download", times=-1, body=error_page(said))
+    changes = diary.sync()
+    assert of(Failure, changes) == []
+    assert {c.unit for c in of(Complete, changes)} == {"1", "3"}
+    assert [c.record.id for c in of(Upsert, changes)] == ["1"]
+    assert len(listed) == 1
+
+
 @pytest.mark.parametrize("lines", [2, 3, 4])
 def test_a_list_of_digests_that_is_cut_off_removes_nothing(elogd: ElogServer, diary: Book, lines: int) -> None:
     for number in range(1, 6):

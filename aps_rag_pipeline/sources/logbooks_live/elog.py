@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,13 @@ from aps_rag_pipeline.sources.net.http import Http
 
 _LINE = re.compile(r"^ID:\s*(\d+)\s+MD5:([0-9A-F]{32})$")
 _OPTIONS = frozenset(("author", "title", "event", "logbook", "password_is_encoded"))
+#: What an error page says, and nothing else, of an entry that is gone. Servers in other languages say it otherwise.
+_GONE = re.compile(
+    r"(?:error:? *)?(?:this|the)? *(?:entry|message) *(?:#?\d+)? *(?:has been deleted|does not exist)[.!]?",
+    re.IGNORECASE,
+)
+_ERROR = re.compile(r"class=[\"']?errormsg[^>]*>(.*?)</td", re.IGNORECASE | re.DOTALL)
+_TAG = re.compile(r"<[^>]*>")
 _PARALLEL = 4
 _BLOCK = 50
 
@@ -71,6 +79,9 @@ class ElogScan(Scan[ElogThread]):
     It does not say who answers whom, which stands in the entries. So the entries whose digest moved are read while
     listing, and what each answers is kept in the notes, with the digest at which it was read: `id -> [md5, parent]`.
     An entry that cannot be read leaves no note and is read again; a thread that cannot be read whole stays as it was.
+
+    An error page in place of an entry may say anything: that the user may not read it, that a disk fails. It proves
+    that the entry is gone only where its words are exactly these, or where the list, had a second time, lacks it.
     """
 
     def __init__(self, feed: Feed, context: SourceContext, memory: Memory, http: Http) -> None:
@@ -82,6 +93,7 @@ class ElogScan(Scan[ElogThread]):
         self._noted: dict[str, list[str]] = dict(memory.notes.get("entries", {}))
         self._listed: dict[str, str] = {}
         self._again: dict[str, str] | None = None
+        self._lock = threading.Lock()
         self._parents: dict[str, str] = {}
         self._read: dict[str, RawEntry] = {}
 
@@ -142,11 +154,9 @@ class ElogScan(Scan[ElogThread]):
         """Gone, or part of another thread now. The list is had a second time, and the entry asked for by its number."""
         if name in self._listed:
             return True
-        if self._again is None:
-            self._again = self.digests()
-        if name not in self._again:
+        if self._lacks(name):
             try:
-                self._download(name)
+                self._proven(name)
             except (GoneError, UnreadableError):
                 return True
         raise FeedError(f"{self.base}: the list of digests leaves out entry {name}, which is there; nothing is removed")
@@ -195,16 +205,36 @@ class ElogScan(Scan[ElogThread]):
 
     def _raw(self, number: str) -> RawEntry:
         known = self._read.pop(number, None)
-        return known if known is not None else self._download(number)
+        return known if known is not None else self._proven(number)
+
+    def _proven(self, number: str) -> RawEntry:
+        """An entry; that there is none is told only where it is certain."""
+        try:
+            return self._download(number)
+        except _NoEntryError as error:
+            if self._lacks(number):
+                raise GoneError(str(error)) from error
+            raise
+
+    def _lacks(self, number: str) -> bool:
+        """Whether the list of digests, had a second time, leaves an entry out."""
+        with self._lock:
+            if self._again is None:
+                self._again = self.digests()
+            return number not in self._again
 
     def _download(self, number: str) -> RawEntry:
         place = self._place(number)
-        data = self.http.request("GET", f"{self.base}/{number}", params={"cmd": "Download"}).content
+        try:
+            data = self.http.request("GET", f"{self.base}/{number}", params={"cmd": "Download"}).content
+        except GoneError as error:
+            raise _NoEntryError(str(error)) from error
         text = data.decode("utf-8", "replace") if _is_utf8(data) else data.decode("cp1252", "replace")
         if text.lstrip().startswith("<"):
             _refuse_login(text, place)
-            if 'class="errormsg"' in text and len(text) < 20_000:
-                raise GoneError(f"{place}: {_plain(text)}")
+            if (said := _ERROR.search(text[:20_000])) is not None:
+                words = " ".join(_TAG.sub(" ", said[1]).split())
+                raise (GoneError if _GONE.fullmatch(words) else _NoEntryError)(f"{place}: {words[:200]}")
             raise OutageError(f"{place}: a web page came where an entry was due")
         if not text.startswith(START):
             raise OutageError(f"{place}: no entry of ELOG came, but {text.strip()[:60]!r}")
@@ -231,6 +261,10 @@ class ElogScan(Scan[ElogThread]):
 
     def _place(self, number: str) -> str:
         return f"{self.base}/{number}"
+
+
+class _NoEntryError(OutageError):
+    """An error page came in place of an entry, which may or may not be there."""
 
 
 def _cookie(feed: Feed) -> str:
