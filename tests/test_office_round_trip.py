@@ -246,6 +246,18 @@ def test_slides_come_back(
         assert here[0].title == title or here[0].text == title
 
 
+def test_merged_cells_of_a_slide_stay_in_their_columns(tmp_path_factory: pytest.TempPathFactory) -> None:
+    deck = pptx.Presentation()
+    shapes = deck.slides.add_slide(deck.slide_layouts[6]).shapes
+    table = shapes.add_table(3, 3, Inches(1), Inches(1), Inches(4), Inches(2)).table
+    for row, column in ((0, 0), (0, 2), (1, 0), (1, 1), (1, 2), (2, 1), (2, 2)):
+        table.cell(row, column).text = f"c{row}{column}"
+    table.cell(0, 0).merge(table.cell(0, 1))
+    table.cell(1, 0).merge(table.cell(2, 0))
+    found = read(saved(deck), "m.pptx", tmp_path_factory)
+    assert tables(found) == [[["c00", "", "c02"], ["c10", "c11", "c12"], ["c10", "c21", "c22"]]]
+
+
 @settings(max_examples=15, deadline=None)
 @given(sheets=st.lists(st.tuples(st.lists(_LINE, max_size=2), _grids()), min_size=1, max_size=3))
 def test_workbooks_come_back(

@@ -183,3 +183,13 @@ def test_a_row_longer_than_a_chunk_reaches_the_index_whole(tokens: Tokens) -> No
     for n in range(400):
         assert any(re.search(rf"\bevent{n}\b", chunk) and "4572018001" in chunk for chunk in chunks)
     assert all("narrative" in chunk for chunk in chunks if "event" in chunk)
+
+
+def test_a_big_table_is_several_passages_each_with_header_and_caption() -> None:
+    grid = [["PV", "low", "high"], *([f"S{n}:KICKER:HVPS:VoltageM", str(n), str(n + 5)] for n in range(300))]
+    passages = cut(record(Part("table", table_text(grid), "page 3", "Table 1: Kicker limits")), 200)
+    assert len(passages) > 5
+    head = "Table 1: Kicker limits\n\n| PV | low | high |\n| --- | --- | --- |\n"
+    assert all(passage.kind == "table" and passage.text.startswith(head) for passage in passages)
+    rows = [line for passage in passages for line in passage.text.removeprefix(head).split("\n")]
+    assert rows == [f"| {' | '.join(row)} |" for row in grid[1:]]

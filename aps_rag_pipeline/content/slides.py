@@ -85,7 +85,7 @@ def _ordered(shapes: Any, depth: int) -> Iterator[Any]:
 
 def _shape(shape: Any, assembly: Assembly, links: dict[str, Link]) -> None:
     if getattr(shape, "has_table", False):
-        assembly.table(pipe_table([_cell(cell) for cell in row.cells] for row in shape.table.rows))
+        assembly.table(pipe_table(_grid(shape.table)))
     elif getattr(shape, "has_chart", False):
         _chart(shape.chart.part._element, assembly)
     elif getattr(shape, "has_text_frame", False):
@@ -108,6 +108,15 @@ def _lines(frame: Any, links: dict[str, Link]) -> Iterator[str]:
             address = run.hyperlink.address
             if address and "://" in address:
                 links.setdefault(address, Link("url", address, clean(run.text).strip()))
+
+
+def _grid(table: Any) -> list[list[str]]:
+    """Cell texts. A cell merged downwards is said in each row, one merged across in its first column."""
+    grid: list[list[str]] = []
+    for row in table.rows:
+        above = grid[-1] if grid else []
+        grid.append([above[at] if cell._tc.vMerge and above else _cell(cell) for at, cell in enumerate(row.cells)])
+    return grid
 
 
 def _cell(cell: Any) -> str:
