@@ -251,6 +251,22 @@ def test_a_unit_stands_apart_from_its_number(seen: str, meant: str) -> None:
     assert spaced(seen) == meant
 
 
+def test_letters_of_a_long_picture_keep_their_size() -> None:
+    """A page that was scrolled through, longer than Tesseract takes at once: every row is read, in order."""
+    image = Image.new("RGB", (260, 35_000), (30, 34, 44))
+    pen = ImageDraw.Draw(image)
+    rows = [*range(4300, 35_000, 10_200)]
+    for number, top in enumerate(rows):
+        pen.text((20, top), f"beam current {number}2.5 mA", font=ImageFont.load_default(20), fill=(230, 230, 120))
+    assert read_image(saved(image)).text.splitlines() == [f"beam current {n}2.5 mA" for n in range(len(rows))]
+
+
+def test_a_picture_of_25_pixels_is_read() -> None:
+    image = Image.new("RGB", (46, 25), "white")
+    ImageDraw.Draw(image).text((4, 3), "TRIP", font=ImageFont.load_default(15), fill="black")
+    assert read_image(saved(image)).text == "TRIP"
+
+
 # -- refusing
 
 

@@ -63,7 +63,12 @@ def pointed(word: Word, dots: Sequence[tuple[int, int]]) -> Word:
     if not signs or len(_POINTS.findall(word.text)) != len(signs):
         return word
     seen = iter(signs)
-    return word._replace(text=_POINTS.sub(lambda _: next(seen), word.text))
+    return word._replace(text=_POINTS.sub(lambda read: _point(read[0], next(seen)), word.text))
+
+
+def _point(read: str, seen: str) -> str:
+    # One dot of a colon may touch a letter and so be missed: a colon that was read stays one.
+    return ":" if ":" in (read, seen) else seen if read == "," else read
 
 
 def _ground(pixels: NDArray[np.int16], cells: Grey) -> NDArray[np.int16]:

@@ -8,7 +8,7 @@ from io import BytesIO
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from aps_rag_pipeline.settings import Limits
 from aps_rag_pipeline.sources.base import UnreadableError
@@ -17,6 +17,8 @@ from aps_rag_pipeline.sources.base import UnreadableError
 MAX_READ_PIXELS = 20_000_000
 #: Longest side, in pixels, of what it is given at once.
 _LONGEST = 4400
+_BAND = 512
+_TIGHT, _MARGIN = 64, 20
 #: Frames of an animation that are looked at; they mostly show the same text.
 _ANIMATION_FRAMES = 4
 
@@ -39,7 +41,9 @@ def open_frames(data: bytes, limits: Limits) -> Iterator[Image.Image]:
             for index in _chosen(picture.format or "", count):
                 picture.seek(index)
                 _check_size(picture.size, limits)
-                yield opaque(ImageOps.exif_transpose(picture))
+                picture.load()
+                turned = ImageOps.exif_transpose(picture) if _is_turned(picture) else picture
+                yield opaque(turned)
         except UnidentifiedImageError as error:
             raise UnreadableError("not a picture of a kind that can be read", remedy=_CONVERT) from error
         except (OSError, ValueError, SyntaxError, EOFError, IndexError, KeyError, TypeError) as error:
@@ -65,6 +69,10 @@ def _chosen(kind: str, count: int) -> list[int]:
     return sorted({*range(0, count, step), count - 1})
 
 
+def _is_turned(image: Image.Image) -> bool:
+    return bool(image.getexif().get(ExifTags.Base.Orientation, 1) != 1)
+
+
 def _check_size(size: tuple[int, int], limits: Limits) -> None:
     pixels = size[0] * size[1]
     if pixels > limits.max_pixels:
@@ -82,16 +90,15 @@ def opaque(image: Image.Image) -> Image.Image:
         return Image.fromarray(scaled.astype(np.uint8)).convert("RGB")
     if not image.has_transparency_data:
         return image.convert("RGB")
-    image = image.convert("RGBA")
-    alpha = image.getchannel("A")
-    if alpha.getextrema()[0] == 255:
-        return image.convert("RGB")
-    sample = image.reduce(max(1, max(image.size) // 2000))
+    sample = image.convert("RGBA") if max(image.size) < 2000 else image.reduce(max(image.size) // 1000).convert("RGBA")
     grey = np.asarray(sample.convert("RGB").convert("L"), dtype=np.float32)
     weight = np.asarray(sample.getchannel("A"), dtype=np.float32)
     drawn = float((grey * weight).sum() / max(1.0, float(weight.sum())))
-    ground = Image.new("RGBA", image.size, "black" if drawn > 128 else "white")
-    return Image.alpha_composite(ground, image).convert("RGB")
+    flat = Image.new("RGB", image.size, "black" if drawn > 128 else "white")
+    for top in range(0, image.height, _BAND):  # a copy of it all in RGBA would be the largest thing in memory
+        band = image.crop((0, top, image.width, min(top + _BAND, image.height))).convert("RGBA")
+        flat.paste(band, (0, top), band)
+    return flat
 
 
 def shrunk(image: Image.Image) -> Image.Image:
@@ -148,6 +155,15 @@ def enlarged(image: Image.Image, factor: int) -> Image.Image:
 def _scaled(image: Image.Image, scale: float) -> Image.Image:
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
     return image.resize(size, Image.Resampling.LANCZOS)
+
+
+def framed(image: Image.Image) -> Image.Image:
+    """A small picture with room around it, without which Tesseract sees no line."""
+    if min(image.size) >= _TIGHT:
+        return image
+    values, counts = np.unique(np.asarray(image).reshape(-1, 3), axis=0, return_counts=True)
+    red, green, blue = (int(value) for value in values[counts.argmax()])
+    return ImageOps.expand(image, _MARGIN, (red, green, blue))
 
 
 def dark_on_light(image: Image.Image) -> Image.Image:

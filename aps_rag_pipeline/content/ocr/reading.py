@@ -153,7 +153,7 @@ def _frames(
     images: Iterator[Image.Image], language: str, timeout: float, beat: Beat | None, page: bool = False
 ) -> Iterator[OcrResult]:
     for image in images:
-        yield _read(pictures.shrunk(image), language, timeout, beat or (lambda: None), page=page)
+        yield _read(pictures.framed(pictures.shrunk(image)), language, timeout, beat or (lambda: None), page=page)
 
 
 def _joined(results: Iterator[OcrResult]) -> OcrResult:

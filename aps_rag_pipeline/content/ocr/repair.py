@@ -38,6 +38,11 @@ def shape(name: str) -> str:
     return _ALIKE.sub(lambda found: _ONE[found[0]], name)
 
 
+def shapes_in(text: str) -> set[str]:
+    """The shapes of the words that may be names."""
+    return {shape(word.strip(_EDGES)) for word in text.split() if len(word) >= _SHORTEST}
+
+
 class KnownNames:
     """The names of process variables and devices, by their looks; each with the labels of those who may see it."""
 

@@ -11,6 +11,9 @@ from aps_rag_pipeline.content.ocr.reading import OcrResult, read_image, read_pdf
 from aps_rag_pipeline.settings import Limits
 from aps_rag_pipeline.sources.base import UnreadableError
 
+#: Bytes of address space: 120 million pixels, twice, and room for the program.
+MEMORY = 3 << 30
+
 
 def read(job: OcrJob, limits: Limits) -> OcrResult | OcrFailure:
     """The result of one job; whatever a decoder raises is a failure of this picture alone."""
@@ -25,8 +28,21 @@ def read(job: OcrJob, limits: Limits) -> OcrResult | OcrFailure:
         return OcrFailure(str(error), error.remedy, error.permanent)
     except OSError as error:
         return OcrFailure(f"the picture's bytes cannot be read: {error.strerror or error}", permanent=False)
+    except MemoryError:
+        return OcrFailure("reading the picture needs more memory than it may take", "make the picture smaller")
     except Exception as error:
         return OcrFailure(f"reading failed: {type(error).__name__}: {error}"[:300])
+
+
+def limit_memory() -> None:
+    """Let this process and its Tesseract take no more than `MEMORY` each: a picture that needs more is a failure."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    most = resource.getrlimit(resource.RLIMIT_AS)[1]
+    if most == resource.RLIM_INFINITY or most > MEMORY:
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, most))
 
 
 def beat() -> None:
@@ -35,6 +51,7 @@ def beat() -> None:
 
 def main() -> None:
     limits = Limits.model_validate_json(sys.argv[1])
+    limit_memory()
     decoder = msgspec.json.Decoder(OcrJob, dec_hook=lambda kind, value: kind(value))
     for line in sys.stdin:
         print(msgspec.json.encode(read(decoder.decode(line), limits)).decode(), flush=True)
