@@ -821,6 +821,48 @@ def test_files_of_json_log_books(journal: Book) -> None:
     assert journal.server.asked("scope|note") == []
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        "//{other}/x.png",
+        "http://{other}/x.png",
+        "http:\\\\{other}\\x.png",
+        "/\t/{other}/x.png",
+        "\n//{other}/x.png",
+        "/\\{other}/x.png",
+        "///{other}/x.png",
+        "{home}//{other}/x.png",
+        "{home}@{other}/x.png",
+        "http://reader:guess@{bare}/x.png",
+        "{home}\\@{other}/x.png",
+        "//{other}/log/attachments/x.png",
+        "http://[{other}/x.png",
+        "https://{bare}/x.png",
+    ],
+)
+def test_what_an_entry_names_gets_no_secrets(journal: Book, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    monkeypatch.setenv("LOG_TOKEN", "t0ken")
+    journal.more = {"credentials": {"token": {"env": "LOG_TOKEN"}}}
+    with serving(lambda environ, start: Response(PNG)(environ, start)) as other:
+        there = other.url.removeprefix("http://").replace("127.0.0.1", "localhost")
+        home, bare = journal.server.url, journal.server.url.removeprefix("http://")
+        named = address.format(other=there, home=home, bare=bare)
+        text = f"see ![x](<{named}>)" if named.isprintable() else "see the picture"
+        journal.server.app.reply = [als(1, text, attachments=[named, {"url": named}])]
+        record = journal.records()["1"]
+        assert other.requests == []
+        assert record.attachments == ()
+        assert all(headers.get("AUTHORIZATION") == "Bearer t0ken" for headers in journal.server.headers)
+    assert "t0ken" not in json.dumps(record.fields | {"links": [link.target for link in record.links]})
+
+
+def test_a_file_without_a_scheme_on_another_host_is_a_link(journal: Book) -> None:
+    journal.server.app.reply = [als(1, "one", attachments=["//elsewhere.example/a/x.png"])]
+    (record,) = [c.record for c in of(Upsert, journal.sync())]
+    assert ("url", "http://elsewhere.example/a/x.png") in {(link.kind, link.target) for link in record.links}
+    assert len(journal.server.requests) == 1
+
+
 def test_secrets_of_json_log_books(journal: Book, tmp_path: Path) -> None:
     journal.server.app.reply = [als(1, "one")]
     (tmp_path / "token").write_text("t0ken")

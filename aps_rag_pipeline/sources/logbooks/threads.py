@@ -150,7 +150,7 @@ class ThreadWriter:
         """Add the file at an address to the record; returns the name that readers know it by."""
         stored = _STORED.search(address)
         name = file_name(_bare(stored.group(1)) if stored else address)
-        if not name or ("://" in address and not stored):
+        if not name or (is_external(address) and not stored):
             thread.links.append(Link("url", address, shown))
             return name or address
         shown = entry.files.get(address) or shown
@@ -223,6 +223,11 @@ class ThreadWriter:
     def _url(self, entry: Entry) -> str:
         template = self.feed.url_template
         return template.replace("{id}", entry.id).replace("{document}", entry.document.id) if template else ""
+
+
+def is_external(address: str) -> bool:
+    """Whether an address names a host, with or without a scheme."""
+    return "://" in address.replace("\\", "/") or address.startswith("//")
 
 
 def _bare(stored: str) -> str:

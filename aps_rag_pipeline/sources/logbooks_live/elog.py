@@ -246,7 +246,7 @@ class ElogScan(Scan[ElogThread]):
             raise OutageError(f"{place}: entry {raw.id} came instead")
         return raw
 
-    def _file(self, address: str) -> bytes | None:
+    def _file(self, address: str) -> bytes:
         """An attachment by its stored name, YYMMDD_hhmmss_name; the server shows a page with status 200 for none."""
         stored, name = address[:13], address[14:]
         url = f"{self.base}/{quote(stored)}/{quote(name, safe='')}"

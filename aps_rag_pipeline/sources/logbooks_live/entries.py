@@ -5,14 +5,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from urllib.parse import urljoin
 
+import httpx
 import msgspec
 
 from aps_rag_pipeline.settings import Feed, SettingsError
 from aps_rag_pipeline.sources.base import Failure, FeedError, Ignored, SourceContext, UnreadableError, Upsert
 from aps_rag_pipeline.sources.live import Listed, Memory, Scan, digest
 from aps_rag_pipeline.sources.logbooks.model import Entry, by_id, gather
-from aps_rag_pipeline.sources.logbooks.threads import ThreadWriter
+from aps_rag_pipeline.sources.logbooks.threads import ThreadWriter, is_external
 from aps_rag_pipeline.sources.logbooks.units import unit_records
 from aps_rag_pipeline.sources.net.errors import OutageError
 from aps_rag_pipeline.sources.net.http import Http
@@ -27,17 +29,17 @@ class ThreadUnit(Listed):
 
 @dataclass(frozen=True)
 class WebFiles:
-    """The files of one unit, each fetched once. `fetch(address)` gives the bytes of a file, None where the address is
-    of another place; `key(address)` is what changes when they do."""
+    """The files of one unit, each fetched once. `fetch(address)` gives the bytes of a file; `key(address)` is what
+    changes when they do."""
 
     context: SourceContext
     memory: Memory
     unit: str
-    fetch: Callable[[str], bytes | None]
+    fetch: Callable[[str], bytes]
     key: Callable[[str], str] = str
 
     def read(self, address: str, name: str, stored: bool) -> bytes | None:
-        if "://" in address:
+        if is_external(address):
             return None
         try:
             sha256 = self.memory.attachment(
@@ -74,7 +76,7 @@ class EntriesScan(Scan[ThreadUnit]):
         """Every live entry, replies among them. Of an entry that comes several times the last counts."""
 
     @abstractmethod
-    def fetch(self, unit: ThreadUnit, address: str) -> bytes | None:
+    def fetch(self, unit: ThreadUnit, address: str) -> bytes:
         """The bytes of a file that an entry of the unit names."""
 
     def key(self, entry: Entry, address: str) -> str:
@@ -150,6 +152,24 @@ def client(feed: Feed, context: SourceContext) -> Http:
     except SettingsError as error:
         raise FeedError(f"feed {feed.name}: {error}") from error
     return Http(context.network)
+
+
+def joined(base: str, address: str) -> str:
+    """The whole address that one found in an entry stands for; the address itself where it is none."""
+    try:
+        return urljoin(base, address)
+    except ValueError:
+        return address
+
+
+def same_origin(target: str, base: str) -> bool:
+    """Whether an address leads to the scheme, host and port of another, as the client that asks would read it."""
+    try:
+        there, here = httpx.URL(target), httpx.URL(base)
+    except httpx.InvalidURL:
+        return False
+    same = (there.scheme, there.host, there.port) == (here.scheme, here.host, here.port)
+    return same and there.userinfo in (b"", here.userinfo)
 
 
 def base_of(feed: Feed) -> str:

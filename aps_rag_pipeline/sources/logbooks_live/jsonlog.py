@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from typing import Annotated
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -17,7 +17,15 @@ from aps_rag_pipeline.sources.jsonfiles import Value, mapping, read_json, string
 from aps_rag_pipeline.sources.live import LiveSource, Memory
 from aps_rag_pipeline.sources.logbooks.dialects import SHAPES, read_values, shape_of
 from aps_rag_pipeline.sources.logbooks.model import Entry
-from aps_rag_pipeline.sources.logbooks_live.entries import EntriesScan, ThreadUnit, base_of, client, token
+from aps_rag_pipeline.sources.logbooks_live.entries import (
+    EntriesScan,
+    ThreadUnit,
+    base_of,
+    client,
+    joined,
+    same_origin,
+    token,
+)
 from aps_rag_pipeline.sources.net.errors import OutageError
 from aps_rag_pipeline.sources.net.http import Http, parse_json
 
@@ -80,6 +88,8 @@ class JsonScan(EntriesScan):
         super().__init__(feed, context, memory, http)
         self.options = options
         base_of(feed)
+        #: Where relative addresses of files start; nothing is fetched from another host.
+        self._files = options.files_url or feed.url
         self._second: set[str] | None = None
 
     def listing(self) -> Iterator[Entry | Failure | Ignored]:
@@ -101,17 +111,22 @@ class JsonScan(EntriesScan):
                     remedy = "remove the one that is wrong"
                     yield Failure(found.place, found.place, found.place, reason, remedy, True, found.id)
 
-    def fetch(self, unit: ThreadUnit, address: str) -> bytes | None:
-        target = urljoin(self.options.files_url or self.feed.url, address)
+    def fetch(self, unit: ThreadUnit, address: str) -> bytes:
+        target = joined(self._files, address)
+        if not same_origin(target, self._files):
+            raise UnreadableError(f"{address} is on another host", remedy="attach the file to the entry")
         return self.http.content(target)
 
     def _own(self, address: str) -> str:
-        """An address on the host of the feed without that host; others stay, and are linked to, never fetched."""
-        there = urlsplit(address)
-        here = urlsplit(self.options.files_url or self.feed.url)
-        if not there.netloc or (there.scheme, there.netloc) != (here.scheme, here.netloc):
+        """An address on the host of the feed without that host; others become whole, and are linked to, never
+        fetched."""
+        target = joined(self._files, address)
+        if not same_origin(target, self._files):
+            return target
+        if "://" not in address:
             return address
-        return there._replace(scheme="", netloc="", fragment="").geturl()
+        bare = urlsplit(target)._replace(scheme="", netloc="", fragment="").geturl()
+        return target if bare.startswith("//") else bare
 
     def absent(self, name: str) -> bool:
         if self._second is None:

@@ -118,7 +118,7 @@ class OlogScan(EntriesScan):
             place = f"{self.base}/logs/{string(log.get('id')) or '(no id)'}"
             yield from read_values([Value(log, place)], place, "olog")
 
-    def fetch(self, unit: ThreadUnit, address: str) -> bytes | None:
+    def fetch(self, unit: ThreadUnit, address: str) -> bytes:
         """By the attachment's id; where the service does not know that way, by its entry and name."""
         owner = next((entry for entry in unit.entry.thread() if address in entry.files), unit.entry)
         name = owner.files.get(address, "") or address.rsplit("/", 1)[-1]
