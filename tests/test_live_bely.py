@@ -594,6 +594,17 @@ def test_a_token_stays_with_its_host(book: Book, monkeypatch: pytest.MonkeyPatch
     assert "TOKEN" in book.server.headers[-1]
 
 
+def test_a_password_is_not_carried_to_another_host(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BELY_PASSWORD", "s3cret")
+    login = {"credentials": {"user": "reader", "password": {"env": "BELY_PASSWORD"}}}
+    with serving(Server(book.store)) as other:
+        there = other.url.replace("127.0.0.1", "localhost")
+        book.server.fail("status", path="auth/login", status=307, headers={"Location": f"{there}/api/auth/login"})
+        with pytest.raises(FeedError, match="localhost"):
+            book.look(**login)
+        assert other.requests == []
+
+
 def test_addresses_that_cannot_be_right_say_so(book: Book) -> None:
     with pytest.raises(FeedError, match="`url` is missing"):
         book.look(url="")

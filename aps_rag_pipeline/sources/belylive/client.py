@@ -60,7 +60,8 @@ class PoliteRest:
     def __init__(self, http: Http, origin: httpx.URL) -> None:
         self._http = http
         self._origin = origin
-        self._http.client.event_hooks = {"request": [self._keep_token_home], "response": []}
+        hooks = self._http.client.event_hooks
+        self._http.client.event_hooks = {**hooks, "request": [*hooks["request"], self._keep_token_home]}
         self._token = ""
         self._lock = threading.Lock()
         self.session: Session | None = None
