@@ -517,6 +517,28 @@ def test_documents_and_entries_without_id_are_named(book: Book) -> None:
     assert "a log entry without logId" in {failure.reason for failure in failures}
 
 
+@pytest.mark.parametrize("reply", [False, True])
+def test_what_comes_without_its_id_takes_nothing_with_it(book: Book, reply: bool) -> None:
+    book.server.app = _Lenient(book.store)
+    book.store.write(105, 5, "quiet")
+    book.look()
+    book.store.write(105, 5, "edited")
+    lost = book.store.documents[105]["entries"][0]
+    lost = lost["logReplies"][0] if reply else lost
+    number = lost["logId"]
+    lost["logId"] = None
+    for _ in range(2):
+        changes = book.look()
+        assert of(Complete, changes) == []
+        assert {c.record.id: texts(c.record) for c in of(Upsert, changes)} == {"3": "in the section", "5": "edited"}
+        assert {(f.unit, f.item, f.permanent) for f in of(Failure, changes)} == {("105", "105", False)}
+    lost["logId"] = number
+    changes = book.look()
+    assert [c.record.id for c in of(Upsert, changes)] == ["1", "5", "3"]
+    assert of(Complete, changes) == [Complete("105")]
+    assert book.look() == []
+
+
 class _Lenient(Server):
     """One that lists what has no id."""
 

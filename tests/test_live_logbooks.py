@@ -333,6 +333,19 @@ def test_an_olog_entry_without_an_id_is_told(service: OlogServer, log: Book) -> 
     assert "without id" in of(Failure, changes)[0].reason
 
 
+def test_an_olog_entry_that_lost_its_id_keeps_its_record(service: OlogServer, log: Book) -> None:
+    service.write("fine", 1)
+    service.write("another", 2)
+    log.sync()
+    service.logs[2]["id"] = None
+    changes = log.sync()
+    assert of(Complete, changes) == []
+    assert "2" in {f.unit for f in of(Failure, changes)}
+    service.logs[2]["id"] = "2"
+    log.sync()
+    assert log.sync() == []
+
+
 def test_a_saved_olog_search_reads_like_the_service(service: OlogServer, log: Book, tmp_path: Path) -> None:
     service.write("Klystron **3** tripped", 1, title="RF", tags=[{"name": "RF"}])
     service.write("data:image/png;base64,x is no picture", 2)
@@ -802,6 +815,33 @@ def test_an_entry_that_became_unreadable_keeps_its_record(journal: Book) -> None
         assert [(f.unit, f.item) for f in of(Failure, changes)] == [("2", "2")]
     journal.server.app.reply = [als(1, "one"), als(2, "two again")]
     assert [c.unit for c in of(Complete, journal.sync())] == ["2"]
+
+
+def test_a_json_entry_that_lost_its_id_keeps_its_record(journal: Book) -> None:
+    journal.server.app.reply = [als(1, "one"), als(2, "two")]
+    journal.sync()
+    journal.server.app.reply = [als(1, "edited"), {**als(2, "two"), "id": None}]
+    for _ in range(2):
+        changes = journal.sync()
+        assert of(Complete, changes) == [Complete("1")] * bool(of(Upsert, changes))
+        assert "2" in {f.unit for f in of(Failure, changes)}
+        assert "2" in journal.cursor["units"]
+    journal.server.app.reply = [als(1, "edited")]
+    assert journal.sync() == [Complete("2")]
+
+
+def test_a_json_thread_whose_reply_lost_its_id_stays_as_it_was(journal: Book) -> None:
+    reply = {"logId": 2, "logEntry": "it was the filament", "parentLogId": 1}
+    journal.server.app.reply = [{"logId": 1, "logEntry": "klystron tripped", "logReplies": [reply]}]
+    assert "filament" in words(journal.records()["1"])
+    journal.server.app.reply[0]["logReplies"] = [{**reply, "logId": None}]
+    for _ in range(2):
+        changes = journal.sync()
+        assert of(Upsert, changes) + of(Complete, changes) == []
+        assert "1" in {f.unit for f in of(Failure, changes)}
+    journal.server.app.reply[0]["logReplies"] = [reply]
+    journal.sync()
+    assert journal.sync() == []
 
 
 def test_files_of_json_log_books(journal: Book) -> None:

@@ -31,7 +31,7 @@ from aps_rag_pipeline.sources.jsonfiles import JsonObject, Value, at, sequence, 
 from aps_rag_pipeline.sources.live import Listed, LiveSource, Memory, Scan, digest
 from aps_rag_pipeline.sources.logbooks.dialects import read_values
 from aps_rag_pipeline.sources.logbooks.threads import ThreadWriter
-from aps_rag_pipeline.sources.logbooks.units import unit_records
+from aps_rag_pipeline.sources.logbooks.units import as_far_as_given, unit_records
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError
 
 #: How far searches go back behind the newest known change: clocks that were set, saves that took long.
@@ -112,7 +112,8 @@ class BelyScan(Scan[LogDocument]):
         bundle = {"document": unit.document, "entries": entries, "sections": parts}
         files = FilesOnServer(self.client, self.context, self.memory, unit.name)
         writer = ThreadWriter(self.feed, self.context, unit.name, files if self.options.attachments else NoFiles())
-        yield from unit_records(read_values([Value(bundle, place)], unit.name, "bely"), writer)
+        reading = read_values([Value(bundle, place)], unit.name, "bely")
+        yield from unit_records(as_far_as_given(reading, unit.name), writer)
 
     def gone(self, name: str) -> bool:
         if self._elsewhere is None:

@@ -233,6 +233,7 @@ def _shaped(
             if isinstance(read, Entry):
                 entry.replies.append(read)
             else:
+                entry.whole &= not isinstance(read, Failure)
                 yield read
     yield entry
 

@@ -29,7 +29,8 @@ class Entry:
 
     `files` maps the address of a file that the entry names outside its text to the name it is shown by; `pasted` holds
     the bytes of pictures that the text itself carried, by the address that stands there now. `group` names the
-    conversation it belongs to where its form does not say whom it answers.
+    conversation it belongs to where its form does not say whom it answers. It is not `whole` where a reply in it could
+    not be read.
     """
 
     id: str
@@ -50,6 +51,7 @@ class Entry:
     files: dict[str, str] = field(default_factory=dict)
     pasted: dict[str, bytes] = field(default_factory=dict)
     group: str = ""
+    whole: bool = True
     access: tuple[str, ...] | None = None
 
     def thread(self) -> Iterator[Entry]:

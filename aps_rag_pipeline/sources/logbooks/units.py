@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from aps_rag_pipeline.records import Record, content_hash
 from aps_rag_pipeline.sources.base import Failure, Ignored, Upsert
 from aps_rag_pipeline.sources.logbooks.model import AUDIT_LINE, Entry, Reading, gather
@@ -31,6 +33,29 @@ def unit_records(reading: Reading, writer: ThreadWriter) -> Iterator[Upsert | Fa
         else:
             yield Upsert(record, writer.unit, entry.place)
             yield from failures
+
+
+def as_far_as_given(reading: Reading, unit: str) -> Reading:
+    """What a service gave of a unit, so that nothing goes which it only failed to give: where an entry came without its
+    id the unit is not complete, and a thread with such a reply is left as it was."""
+    for read in reading:
+        if isinstance(read, Failure):
+            yield read if read.record_id else msgspec.structs.replace(read, item=unit, permanent=False)
+        elif isinstance(read, Entry) and not is_whole(read):
+            yield cut_thread(read, unit)
+        else:
+            yield read
+
+
+def is_whole(entry: Entry) -> bool:
+    """Whether the entry and all its replies could be read."""
+    return all(each.whole for each in entry.thread())
+
+
+def cut_thread(entry: Entry, unit: str) -> Failure:
+    """The failure of a unit with a thread that came without one of its replies."""
+    reason = f"a reply in the thread of entry {entry.id} cannot be read; the thread is left as it was"
+    return Failure(unit, unit, entry.place, reason, "the next sync asks again", False, entry.id)
 
 
 def _no_content(entry: Entry) -> str:

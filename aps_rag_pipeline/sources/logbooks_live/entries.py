@@ -15,7 +15,7 @@ from aps_rag_pipeline.sources.base import Failure, FeedError, Ignored, SourceCon
 from aps_rag_pipeline.sources.live import Listed, Memory, Scan, digest
 from aps_rag_pipeline.sources.logbooks.model import Entry, by_id, gather
 from aps_rag_pipeline.sources.logbooks.threads import ThreadWriter, is_external
-from aps_rag_pipeline.sources.logbooks.units import unit_records
+from aps_rag_pipeline.sources.logbooks.units import cut_thread, is_whole, unit_records
 from aps_rag_pipeline.sources.net.errors import OutageError
 from aps_rag_pipeline.sources.net.http import Http
 
@@ -96,7 +96,7 @@ class EntriesScan(Scan[ThreadUnit]):
         tops = gather(sorted(entries.values(), key=by_id))
         self._answers = entries.keys() - {top.id for top in tops}
         for top in tops:
-            yield ThreadUnit(top.id, token(top), top)
+            yield ThreadUnit(top.id, token(top), top) if is_whole(top) else cut_thread(top, top.id)
 
     def read(self, unit: ThreadUnit) -> Iterator[Upsert | Failure | Ignored]:
         files = WebFiles(

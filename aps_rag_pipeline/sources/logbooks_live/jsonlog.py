@@ -91,6 +91,7 @@ class JsonScan(EntriesScan):
         #: Where relative addresses of files start; nothing is fetched from another host.
         self._files = options.files_url or feed.url
         self._second: set[str] | None = None
+        self._nameless = False
 
     def listing(self) -> Iterator[Entry | Failure | Ignored]:
         for name, parameters in self._requests():
@@ -130,9 +131,13 @@ class JsonScan(EntriesScan):
 
     def absent(self, name: str) -> bool:
         if self._second is None:
-            self._second = {found.id for found in self.listing() if isinstance(found, Entry)}
+            again = list(self.listing())
+            self._second = {found.id for found in again if isinstance(found, Entry)}
+            self._nameless = any(isinstance(found, Failure) and not found.record_id for found in again)
         if name in self._second:
             raise FeedError(f"{self.feed.url}: two requests in a row give different entries; nothing is removed")
+        if self._nameless:
+            raise OutageError(f"{self.feed.url}: an entry came without its id, and may be {name}")
         return True
 
     def _requests(self) -> Iterator[tuple[str, dict[str, str]]]:
