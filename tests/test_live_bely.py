@@ -445,6 +445,19 @@ def test_a_missing_attachment_is_asked_for_again_and_the_entry_is_there(book: Bo
     assert book.read()["4"].attachments
 
 
+def test_a_sign_in_page_is_not_kept_as_an_attachment(book: Book) -> None:
+    book.store.files = {"scope.png": PNG, "page.html": b"<html><body>A page of its own</body></html>"}
+    book.store.write(106, 4, "![s](/log/attachments/scope.png) [p](/log/attachments/page.html)")
+    book.server.fail("html", path="Attachments/scope")
+    changes = book.look()
+    (failure,) = of(Failure, changes)
+    assert "a web page came in place of scope.png" in failure.reason
+    assert (failure.record_id, failure.permanent) == ("4", False)
+    assert [a.name for c in of(Upsert, changes) for a in c.record.attachments] == ["page.html"]
+    (shown, page) = book.read()["4"].attachments
+    assert (book.blobs.get(shown.sha256), page.name) == (PNG, "page.html")
+
+
 def test_errors_of_the_server_are_told_without_their_stack(book: Book) -> None:
     app = book.app
     app.store = None

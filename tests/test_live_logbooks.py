@@ -922,6 +922,36 @@ def test_options_of_json_log_books_are_checked(journal: Book, options: dict[str,
         journal.sync()
 
 
+@pytest.mark.parametrize("form", ["olog", "elog", "json"])
+def test_a_sign_in_page_is_not_kept_as_a_file(form: str) -> None:
+    services: dict[str, tuple[Any, str]] = {
+        "olog": (OlogServer(), "/Olog"), "elog": (ElogServer(), "/Operations"), "json": (JsonServer(), "/log"),
+    }  # fmt: skip
+    app, path = services[form]
+    with book(app, form, path) as made:
+        if form == "json":
+            app.reply = [als(1, "see the picture", attachments=[{"url": "/a?id=5", "filename": "scope.png"}])]
+            app.files["/a"] = PNG
+        else:
+            app.write("see the picture", 1)
+            app.attach(1, "scope.png", PNG)
+        made.server.fail("html", path=r"attachment/|/231114_|/a\?")
+        changes = made.sync()
+        assert [c.record.attachments for c in of(Upsert, changes)] == [()]
+        assert "a web page came in place of scope.png" in of(Failure, changes)[0].reason
+        assert [made.blobs[a.sha256] for a in made.records()["1"].attachments] == [PNG]
+        assert made.sync() == []
+
+
+def test_pages_that_are_files_of_elog(elogd: ElogServer, diary: Book) -> None:
+    elogd.write("see the files", 1)
+    page = b"<html><body>A page of its own</body></html>"
+    elogd.attach(1, "report.html", page)
+    elogd.attach(1, "found.txt", b"The pump was not found on this server rack")
+    assert next(diary.blobs[a.sha256] for a in diary.records()["1"].attachments) == page
+    assert len(diary.blobs) == 2
+
+
 def test_a_zone_change_moves_nothing(service: OlogServer, log: Book) -> None:
     for number in range(1, 8):
         service.write(f"entry {number}", number)

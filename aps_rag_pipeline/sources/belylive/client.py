@@ -19,7 +19,7 @@ from aps_rag_pipeline.settings import Credentials, Network, SettingsError
 from aps_rag_pipeline.sources.base import FeedError
 from aps_rag_pipeline.sources.jsonfiles import JsonObject, mapping, string
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError, RefusedError
-from aps_rag_pipeline.sources.net.http import Http, answered, parse_json
+from aps_rag_pipeline.sources.net.http import Http, answered, parse_json, refuse_page
 from aps_rag_pipeline.sources.net.transport import REPEATABLE, shown
 
 TOKEN = "token"
@@ -218,8 +218,12 @@ class Bely:
 
     def attachment(self, stored: str, scaling: str = "") -> bytes:
         if scaling:
-            return bytes(self._downloads.get_attachment1_without_preload_content(stored, scaling).data)
-        return bytes(self._downloads.get_attachment_without_preload_content(stored).data)
+            reply = self._downloads.get_attachment1_without_preload_content(stored, scaling)
+        else:
+            reply = self._downloads.get_attachment_without_preload_content(stored)
+        data = bytes(reply.data)
+        refuse_page(data, reply.headers.get("Content-Type", ""), stored, f"{self.place} attachment {stored}")
+        return data
 
     def _objects(self, reply: Any) -> list[JsonObject]:
         found = _json(reply)

@@ -21,7 +21,7 @@ from aps_rag_pipeline.sources.logbooks.units import unit_records
 from aps_rag_pipeline.sources.logbooks_live.elogpassword import elog_password
 from aps_rag_pipeline.sources.logbooks_live.entries import WebFiles, base_of
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError, RefusedError
-from aps_rag_pipeline.sources.net.http import Http
+from aps_rag_pipeline.sources.net.http import Http, refuse_page
 
 _LINE = re.compile(r"^ID:\s*(\d+)\s+MD5:([0-9A-F]{32})$")
 _OPTIONS = frozenset(("author", "title", "event", "logbook", "password_is_encoded"))
@@ -250,10 +250,14 @@ class ElogScan(Scan[ElogThread]):
         """An attachment by its stored name, YYMMDD_hhmmss_name; the server shows a page with status 200 for none."""
         stored, name = address[:13], address[14:]
         url = f"{self.base}/{quote(stored)}/{quote(name, safe='')}"
-        data = self.http.content(url)
-        if b"was not found on this server" in data[:4000] or b'name="form1"' in data[:8000]:
-            raise GoneError(f"{url}: the server has no such file")
-        return data
+        reply = self.http.request("GET", url)
+        if reply.content[:512].lstrip().startswith(b"<"):
+            page = reply.content[:8000].decode("latin-1")
+            _refuse_login(page, url)
+            if "was not found on this server" in page:
+                raise GoneError(f"{url}: the server has no such file")
+        refuse_page(reply.content, reply.headers.get("Content-Type", ""), name, url)
+        return reply.content
 
     def _unread(self, unit: str, number: str, error: OutageError | UnreadableError) -> Failure:
         reason = f"a reply cannot be read: {error}"

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from aps_rag_pipeline import clock
 from aps_rag_pipeline.settings import Feed
 from aps_rag_pipeline.sources.base import Failure, FeedError, Ignored, SourceContext, UnreadableError
+from aps_rag_pipeline.sources.companions import file_name
 from aps_rag_pipeline.sources.jsonfiles import Value, mapping, read_json, string
 from aps_rag_pipeline.sources.live import LiveSource, Memory
 from aps_rag_pipeline.sources.logbooks.dialects import SHAPES, read_values, shape_of
@@ -116,7 +117,8 @@ class JsonScan(EntriesScan):
         target = joined(self._files, address)
         if not same_origin(target, self._files):
             raise UnreadableError(f"{address} is on another host", remedy="attach the file to the entry")
-        return self.http.content(target)
+        shown = next((entry.files[address] for entry in unit.entry.thread() if address in entry.files), "")
+        return self.http.file(target, shown if "." in shown else file_name(address))
 
     def _own(self, address: str) -> str:
         """An address on the host of the feed without that host; others become whole, and are linked to, never

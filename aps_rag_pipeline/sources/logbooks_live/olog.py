@@ -124,11 +124,12 @@ class OlogScan(EntriesScan):
         name = owner.files.get(address, "") or address.rsplit("/", 1)[-1]
         by_name = f"{self.base}/logs/attachments/{owner.id}/{quote(name, safe='')}"
         if not address.startswith("attachment/"):
-            return self.http.content(by_name)
+            return self.http.file(by_name, name)
         try:
-            return self.http.content(f"{self.base}/attachment/{quote(address.removeprefix('attachment/'), safe='')}")
+            by_id = f"{self.base}/attachment/{quote(address.removeprefix('attachment/'), safe='')}"
+            return self.http.file(by_id, name)
         except GoneError:
-            return self.http.content(by_name)
+            return self.http.file(by_name, name)
 
     def absent(self, name: str) -> bool:
         try:
