@@ -15,6 +15,7 @@ class Case:
     listing = r"^/Operations/\?cmd=GetMD5"
     item = r"^.*/Operations/\d+\?cmd=Download"
     per_item = 2  # an entry and its reply are one thread
+    beside = ("Seen from the control room",)
 
     def __init__(self) -> None:
         self.app = ElogServer()
