@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from msgspec import structs
 from werkzeug import Request, Response
 
 from aps_rag_pipeline.records import Record
 from aps_rag_pipeline.settings import Feed, Limits, Network
 from aps_rag_pipeline.sources import open_source
-from aps_rag_pipeline.sources.base import Change, Complete, Cursor, Failure, SourceContext, Upsert
+from aps_rag_pipeline.sources.base import Change, Complete, Cursor, Failure, Relabel, SourceContext, Upsert
 from aps_rag_pipeline.stores.blobs import BlobStore
 from tests.serving import App, FaultyServer, serving
 
@@ -57,6 +58,8 @@ class Live:
             if isinstance(change, Upsert):
                 given.setdefault(change.unit, set()).add(change.record.id)
                 self.records[change.record.id] = change.record
+            elif isinstance(change, Relabel) and change.id in self.records:
+                self.records[change.id] = structs.replace(self.records[change.id], access=change.access)
         elsewhere = {record_id for ids in given.values() for record_id in ids}
         for change in changes:
             if isinstance(change, Complete):

@@ -390,7 +390,7 @@ def test_a_page_without_id_and_one_that_fails_for_ever(wiki: Live, server: Confl
     for _ in range(2):
         failures = {failure.unit: failure.reason for failure in wiki.failures()}
         assert failures == {
-            "OPS/Page 0": "it is listed without its id, space or version",
+            "OPS/Page 0": "it is listed without its id, space, title or version",
             f"OPS/{pages[1].id}": f"{wiki.feed.url} Page 1: it came without its text",
         }
     app.change = lambda _, answer: answer
@@ -481,3 +481,168 @@ def test_a_sign_in_page_is_no_picture(wiki: Live, server: Confluence, page: byte
     assert wiki.failures() == []
     (attached,) = wiki.records["OPS/Page"].attachments
     assert wiki.context.blobs.get(attached.sha256) == png()
+
+
+def test_a_restriction_holds_while_the_text_cannot_be_read(wiki: Live, server: Confluence) -> None:
+    page = server.page("OPS", "Page", "<p>text</p>")
+    renamed = server.page("OPS", "Old", "<p>text</p>")
+    wiki.again(access=("staff",))
+    wiki.sync()
+    for number in (page.id, renamed.id):
+        wiki.server.fail("status", status=500, path=rf"/rest/api/content/{number}\b", times=-1)
+    page.groups, renamed.groups, renamed.title = ["ops"], ["ops"], "New"
+    for _ in range(2):
+        assert {failure.unit for failure in wiki.failures()} == {f"OPS/{page.id}", f"OPS/{renamed.id}"}
+        assert {record_id: record.access for record_id, record in wiki.records.items()} == {
+            "OPS/Page": ("ops",),
+            "OPS/Old": ("ops",),
+        }
+    page.groups = []
+    due = frozenset({f"OPS/{page.id}"})
+    wiki.sync(retry=due)
+    assert wiki.records["OPS/Page"].access == ("ops",), "its text may name other labels"
+    wiki.server.faults.clear()
+    assert wiki.failures(retry=due) == []
+    assert {record_id: record.access for record_id, record in wiki.records.items()} == {
+        "OPS/Page": ("staff",),
+        "OPS/New": ("ops",),
+    }
+
+
+def test_labels_of_a_page_reach_no_other_that_took_its_title(wiki: Live, server: Confluence) -> None:
+    page = server.page("OPS", "Title", "<p>first</p>")
+    wiki.again(access=("staff",))
+    wiki.sync()
+    wiki.server.fail("status", status=500, path=rf"/rest/api/content/{page.id}\b", times=-1)
+    page.groups, page.title = ["ops"], "Moved"
+    server.page("OPS", "Title", "<p>second</p>")
+    for _ in range(2):
+        wiki.sync()
+        assert text_of(wiki.records["OPS/Title"]) == "second"
+        assert wiki.records["OPS/Title"].access == ("staff",)
+
+
+def test_pages_in_a_folder_of_the_cloud_are_not_open_for_want_of_a_word(tmp_path: Path) -> None:
+    server = Confluence(cloud=True)
+    folder = server.page("OPS", "Management only", "", kind="folder", groups=["management"])
+    below = server.page("OPS", "Salaries", "<p>secret</p>", parent=folder.id)
+    server.page("OPS", "Deep", "<p>deep</p>", parent=below.id, groups=["management", "ops"])
+    server.page("OPS", "Open", "<p>open</p>")
+    with live(tmp_path, server, "", form="confluence", options={"cloud": True}, access=("staff",)) as wiki:
+
+        def access() -> dict[str, tuple[str, ...]]:
+            return {record_id.removeprefix("OPS/"): record.access for record_id, record in wiki.records.items()}
+
+        (failure,) = wiki.failures()
+        assert (failure.unit, failure.permanent) == (f"folder {folder.id}", False)
+        assert "Management only" in failure.place
+        assert "options.open_folders" in failure.remedy
+        assert access() == {"Salaries": (), "Deep": (), "Open": ("staff",)}
+        assert len(wiki.server.asked("/restriction/")) == 1
+        server.tells_folders = True
+        assert wiki.failures() == []
+        assert access() == {"Salaries": ("management",), "Deep": ("management",), "Open": ("staff",)}
+        server.forbidden = {folder.id}
+        (failure,) = wiki.failures()
+        assert "404" in failure.reason
+        assert access()["Salaries"] == ()
+        server.forbidden = set()
+        wiki.again(options={"cloud": True, "open_folders": True})
+        folder.groups = []
+        assert wiki.failures() == []
+        assert access() == {"Salaries": ("staff",), "Deep": ("management", "ops"), "Open": ("staff",)}
+
+
+_GONE = object()
+_ODD_PLACES = (
+    ("space",), ("version",), ("metadata",), ("restrictions",), ("restrictions", "read"), ("ancestors",), ("title",),
+    ("restrictions", "read", "restrictions", "group", "results"), ("restrictions", "read", "restrictions", "user"),
+    ("metadata", "labels", "results"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("place", _ODD_PLACES, ids=".".join)
+def test_one_odd_item_of_a_listing_costs_itself_alone(
+    wiki: Live, server: Confluence, app: Altered, place: tuple[str, ...]
+) -> None:
+    pages = [server.page("OPS", f"Page {number}", f"<p>text {number}</p>", groups=["ops"]) for number in range(3)]
+    below = server.page("OPS", "Below", "<p>below</p>", parent=pages[0].id)
+    pages[0].title = "First"
+    wiki.sync()
+    pages[0].title = "Page 0"
+    wiki.sync()
+    held = dict(wiki.records)
+    for title in ("Page 0", "Page 1"):
+        server.page("OPS", title, "<p>edited</p>")
+    for odd in (None, 7, "", _GONE):
+
+        def spoil(request, answer, odd=odd):
+            for page in answer.get("results", ()):
+                if page.get("id") == str(pages[0].id) and "container" not in page:
+                    at = page
+                    for name in place[:-1]:
+                        at = at[name]
+                    at.pop(place[-1])
+                    if odd is not _GONE:
+                        at[place[-1]] = odd
+            return answer
+
+        app.change = spoil
+        failures = {failure.unit for failure in wiki.failures()}
+        if failures:
+            assert f"OPS/{pages[0].id}" in failures
+            assert failures <= {f"OPS/{pages[0].id}", f"OPS/{below.id}"}
+            assert wiki.records["OPS/Page_0"] == held["OPS/Page_0"], odd
+        assert failures or (odd is _GONE and place[0] in ("metadata", "ancestors")), odd
+        assert wiki.records.keys() == held.keys(), odd
+        assert text_of(wiki.records["OPS/Page_1"]) == "edited"
+        assert wiki.records["OPS/Below"].access == ("ops",)
+        app.change = lambda _, answer: answer
+    wiki.sync()
+    assert text_of(wiki.records["OPS/Page_0"]) == "edited"
+    assert wiki.records["OPS/Page_0"].fields["former_ids"] == ["OPS/First"]
+
+
+def test_a_group_without_a_name_opens_nothing(wiki: Live, server: Confluence, app: Altered) -> None:
+    server.page("OPS", "Page", "<p>text</p>", groups=["ops"])
+
+    def nameless(request, answer):
+        for page in answer.get("results", ()):
+            for group in (
+                page.get("restrictions", {}).get("read", {}).get("restrictions", {}).get("group", {})["results"]
+            ):
+                group["name"] = None
+        return answer
+
+    app.change = lambda request, answer: nameless(request, answer) if request.path.endswith("content") else answer
+    wiki.sync()
+    assert wiki.records["OPS/Page"].access == ()
+
+
+def test_halves_of_characters_and_missing_people_cost_nothing(wiki: Live, server: Confluence, app: Altered) -> None:
+    server.page("OPS", "Page \ud83d", "<p>text \ud83d</p>", labels=["rf\ud83d"])
+    server.page("OPS", "Other", "<p>text</p>")
+
+    def orphan(request, answer):
+        if "history" in answer:
+            answer["history"]["createdBy"] = None
+            answer["version"]["by"] = {"displayName": "\ud83d"}
+        return answer
+
+    app.change = orphan
+    assert wiki.failures() == []
+    assert {(record.title, record.author) for record in wiki.records.values()} == {("Page \ufffd", ""), ("Other", "")}
+
+
+def test_a_space_that_is_refused_keeps_the_former_names_of_its_pages(wiki: Live, server: Confluence) -> None:
+    page = server.page("OPS", "Old", "<p>text</p>")
+    server.page("RF", "Klystrons", "<p>text</p>")
+    wiki.sync()
+    page.title = "New"
+    wiki.sync()
+    wiki.server.fail("status", status=403, path="spaceKey=OPS", times=2)
+    wiki.sync()
+    wiki.server.faults.clear()
+    server.page("OPS", "New", "<p>edited</p>")
+    wiki.sync()
+    assert wiki.records["OPS/New"].fields["former_ids"] == ["OPS/Old"]

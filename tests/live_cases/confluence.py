@@ -41,7 +41,8 @@ class Content:
 
 class Confluence:
     """`most` is the limit that the server lowers every other to. `hidden` pages are filtered out of the listing's pages
-    after these have been cut, and answer 404; `forbidden` ones answer 403; those `unindexed` no search finds."""
+    after these have been cut, and answer 404; `forbidden` ones answer 403; those `unindexed` no search finds.
+    Pages of kind `folder` are in no listing, and without `tells_folders` nothing is said of their restrictions."""
 
     context = "/confluence"
 
@@ -53,6 +54,7 @@ class Confluence:
         self.hidden: set[int] = set()
         self.forbidden: set[int] = set()
         self.unindexed: set[int] = set()
+        self.tells_folders = False
         self.authorization = ""
         self.people = {"8a7f808": "Kavya Rao"}
         self._next = 1000
@@ -98,6 +100,8 @@ class Confluence:
         if path == "/rest/api/user":
             name = self.people.get(request.args.get("key") or request.args.get("accountId") or "")
             return _json({"type": "known", "displayName": name}) if name else _error(404, "No user found")
+        if found := re.fullmatch(r"/rest/api/content/(\d+)/restriction/byOperation/read", path):
+            return self._restriction(int(found[1]))
         if self.cloud and (found := re.fullmatch(r"/api/v2/(page|blogpost)s/(\d+)", path)):
             return self._version_2(found[1], int(found[2]))
         if self.cloud:
@@ -128,6 +132,13 @@ class Confluence:
         if page is None or number in self.hidden or page.status != request.args.get("status", "current"):
             return _error(404, f"No content found with id: ContentId{{id={number}}}")
         return _json({**self._described(page, request), "_links": self._links(page, alone=True)})
+
+    def _restriction(self, number: int) -> Response:
+        page = self.pages.get(number)
+        if page is None or number in self.forbidden:
+            return _error(404, f"No content found with id: ContentId{{id={number}}}")
+        told = page.kind != "folder" or self.tells_folders
+        return _json(_restricted(page.groups if told else [], page.users if told else []))
 
     def _version_2(self, kind: str, number: int) -> Response:
         page = self.pages.get(number)
@@ -186,9 +197,7 @@ class Confluence:
         if "metadata.labels" in expand:
             said["metadata"] = {"labels": {"results": [{"prefix": "global", "name": name} for name in page.labels]}}
         if "restrictions.read.restrictions.group" in expand:
-            groups = {"results": [{"type": "group", "name": name} for name in page.groups]}
-            users = {"results": [{"type": "known", "username": name} for name in page.users]}
-            said["restrictions"] = {"read": {"operation": "read", "restrictions": {"group": groups, "user": users}}}
+            said["restrictions"] = {"read": _restricted(page.groups, page.users)}
         if "body.storage" in expand:
             said["body"] = {"storage": {"value": page.storage, "representation": "storage"}}
         return said
@@ -219,6 +228,12 @@ class Confluence:
         if page is None or name not in page.files:
             return Response("<html><title>Page Not Found</title></html>", 404, mimetype="text/html")
         return Response(page.files[name].data, mimetype="application/octet-stream")
+
+
+def _restricted(groups: list[str], users: list[str]) -> Json:
+    named = {"results": [{"type": "group", "name": name} for name in groups]}
+    persons = {"results": [{"type": "known", "username": name} for name in users]}
+    return {"operation": "read", "restrictions": {"group": named, "user": persons}}
 
 
 def _json(value: Json, status: int = 200) -> Response:

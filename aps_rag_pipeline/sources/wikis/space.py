@@ -114,7 +114,8 @@ class Spaces:
         """Keys of the spaces that are no person's; on the Cloud one empty key that stands for all."""
         if self.cloud:
             return [""]
-        return [str(space["key"]) for space in self.listed("rest/api/space", type="global") if "key" in space]
+        found = self.listed("rest/api/space", type="global")
+        return [space["key"] for space in found if isinstance(space.get("key"), str) and space["key"]]
 
     def attachments(self, space: str) -> Iterator[Json]:
         where = f'space = "{space}"' if space else "space.type = global"
@@ -152,6 +153,12 @@ class Spaces:
             raise OutageError(f"{self.url}: another answer came than content {number}")
         if status != "current":
             raise GoneError(f"{self.url}: content {number} is not there any more")
+
+    def readers(self, number: str) -> Json:
+        """Persons and groups to whom reading is restricted, of content that no listing has: a folder."""
+        path = f"rest/api/content/{number}/restriction/byOperation/read"
+        said: Json = self.get(path, expand="restrictions.user,restrictions.group")["restrictions"]
+        return said
 
     def forbids(self, number: str) -> bool:
         """Whether this reader, who may sign in, may not see a page."""
