@@ -23,7 +23,7 @@ from aps_rag_pipeline.sources.base import Complete, Cursor, Failure, FeedError, 
 from aps_rag_pipeline.sources.live import Memory
 from aps_rag_pipeline.sources.net.http import Http
 from aps_rag_pipeline.sources.pvs.appliance import Appliance, appliance_time, mended_json
-from tests.serving import FaultyServer, serving
+from tests.serving import Fault, FaultyServer, serving
 
 QUICK = Network(timeout_s=0.3, deadline_s=2, attempts=3, backoff_s=0.001)
 CHICAGO = ZoneInfo("America/Chicago")
@@ -35,12 +35,13 @@ class Reader:
     def __init__(self, server: FaultyServer, store: Store, **feed: Any) -> None:
         self.server, self.store = server, store
         self.settings = {"name": "pvs", "source": "epics", "form": "archiver", "url": server.url, **feed}
+        self.network = QUICK
         self.cursor: Any = None
         self.records: dict[str, Record] = {}
         self.failures: list[Failure] = []
 
     def open(self) -> Any:
-        return open_source(Feed(**self.settings), SourceContext(CHICAGO, {}, Limits(), QUICK))
+        return open_source(Feed(**self.settings), SourceContext(CHICAGO, {}, Limits(), self.network))
 
     def sync(self, retry: frozenset[str] = frozenset()) -> list[Any]:
         self.server.forget()
@@ -289,6 +290,34 @@ def test_a_pv_whose_metadata_fails_costs_itself(reader: Reader) -> None:
     assert reader.records["A:2"].fields["description"] == "here"
     reader.server.faults.clear()
     reader.sync(retry=frozenset({"A:2"}))
+    assert not reader.failures
+    assert reader.sync() == []
+
+
+def test_metadata_that_hangs_holds_nothing_up_for_long_and_takes_nothing_away(reader: Reader) -> None:
+    reader.settings["options"] = {"metadata": True}
+    for number in range(120):
+        reader.store.put(pv(f"A:{number:03d}", fields={"DESC": "here"}))
+    reader.sync()
+    reader.network = Network(timeout_s=0.3, deadline_s=0.3, attempts=1)
+    reader.server.fail("hang", path="getMetadata", times=-1)
+    assert not [change for change in reader.sync() if isinstance(change, Upsert | Complete)]
+    assert len(reader.server.asked("getMetadata")) < 30
+    assert {failure.unit for failure in reader.failures} == reader.records.keys()
+    assert sum("was not asked for" in failure.reason for failure in reader.failures) > 90
+    # Those that did not come wait behind the others the next time.
+    slow = reader.cursor["notes"]["slow"]
+    path = f"getMetadata.*A%3A({'|'.join(name[2:] for name in slow)})"
+    reader.server.faults[:] = [Fault("hang", times=-1, path=path)]
+    for each in reader.store.pvs.values():
+        each.fields["DESC"] = "there"
+    reader.sync()
+    fresh = {name for name, record in reader.records.items() if record.fields["description"] == "there"}
+    assert len(fresh) > 60
+    assert fresh.isdisjoint(slow)
+    reader.server.faults.clear()
+    reader.network = QUICK
+    reader.sync()
     assert not reader.failures
     assert reader.sync() == []
 

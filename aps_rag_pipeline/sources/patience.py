@@ -13,6 +13,10 @@ from aps_rag_pipeline.sources.net.errors import GoneError, OutageError, RefusedE
 _DEADLINES = 3
 
 
+class NotAskedError(OutageError):
+    """Too much time went to others."""
+
+
 class Patience:
     """Time lost to things of one kind, `at_a_time` of which are waited for together."""
 
@@ -25,10 +29,10 @@ class Patience:
         """Count the time if what happens inside ends as an outage; an answer that says no is none.
 
         Raises:
-            OutageError: too much was lost already; nothing is asked for.
+            NotAskedError: too much was lost already; nothing is asked for.
         """
         if self._left_s < 0:
-            raise OutageError(f"{what} was not asked for, since too much time went to others that did not come")
+            raise NotAskedError(f"{what} was not asked for, since too much time went to others that did not come")
         started = time.monotonic()
         try:
             yield

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -20,6 +20,7 @@ from aps_rag_pipeline.sources.base import Failure, FeedError, Ignored, SourceCon
 from aps_rag_pipeline.sources.live import Listed, LiveSource, Memory, Scan, digest
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError
 from aps_rag_pipeline.sources.net.http import Http
+from aps_rag_pipeline.sources.patience import NotAskedError, Patience
 from aps_rag_pipeline.sources.pvs.appliance import ALL, Appliance, appliance_time
 from aps_rag_pipeline.sources.pvs.archived import archived_record
 
@@ -93,6 +94,9 @@ class ArchiverScan(Scan[ArchivedPv]):
         self._aliases_of: dict[str, list[str]] = {}
         self._silent: set[str] = set()
         self._states: dict[str, str] = {}
+        self._patience = Patience(context.network, context.network.concurrency)
+        #: PVs whose metadata did not come: they are asked for last the next time, so that they hold up no other.
+        self._slow: set[str] = set()
 
     def close(self) -> None:
         self.http.close()
@@ -113,7 +117,7 @@ class ArchiverScan(Scan[ArchivedPv]):
         exported = self.options.listing == "export"
         yield from self._by_export(names) if exported else self._by_reports(names)
 
-    def _by_export(self, names: set[str]) -> Iterator[ArchivedPv]:
+    def _by_export(self, names: set[str]) -> Iterator[ArchivedPv | Failure]:
         infos = {name: i for i in self.appliance.configuration() if self._wanted(name := str(i["pvName"]))}
         self._learn_members({str(info.get("applianceIdentity") or "") for info in infos.values()})
         missing = names - infos.keys()
@@ -123,31 +127,47 @@ class ArchiverScan(Scan[ArchivedPv]):
                 f"{self.feed.place}: exportConfig leaves out {len(missing)} of {len(names)} archived PVs, as it does "
                 f"when an appliance of the cluster does not answer{silent}; nothing is changed"
             )
-        known: Iterable[tuple[dict[str, Any], dict[str, Any] | None]]
-        known = (
-            self._with_metadata(list(infos.values())) if self.options.metadata else ((i, {}) for i in infos.values())
-        )
+        known: Iterable[tuple[dict[str, Any], dict[str, Any] | NotAskedError | None]]
+        known = self._with_metadata(infos) if self.options.metadata else ((info, {}) for info in infos.values())
         for info, metadata in known:
             yield self._listed(info, metadata)
         for name in sorted(missing):
             yield ArchivedPv(name, "")
 
-    def _listed(self, info: dict[str, Any], metadata: dict[str, Any] | None) -> ArchivedPv:
+    def _listed(self, info: dict[str, Any], metadata: dict[str, Any] | NotAskedError | None) -> ArchivedPv | Failure:
+        name = str(info["pvName"])
         if metadata is None:
-            return ArchivedPv(str(info["pvName"]), "")
+            return ArchivedPv(name, "")
+        if isinstance(metadata, NotAskedError):
+            reason = f"its metadata: {metadata}; it is kept as it is"
+            remedy = "the next sync asks for it; see why the retrieval side is slow, or leave `options.metadata` out"
+            return Failure(name, name, f"{self.feed.place} {name}", reason, remedy, False)
         record = self._record(info, metadata)
         return ArchivedPv(record.id, f"{content_hash(record)}{access_hash(record.access)}", record)
 
-    def _with_metadata(self, infos: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None]]:
+    def _with_metadata(
+        self, infos: Mapping[str, dict[str, Any]]
+    ) -> Iterator[tuple[dict[str, Any], dict[str, Any] | NotAskedError | None]]:
+        names = sorted(infos, key=set(self.memory.notes.get("slow", ())).__contains__)
         with ThreadPoolExecutor(self.context.network.concurrency, thread_name_prefix="metadata") as pool:
-            yield from zip(infos, pool.map(self._metadata_if_any, [str(i["pvName"]) for i in infos]), strict=True)
+            for name, metadata in zip(names, pool.map(self._metadata_if_any, names), strict=True):
+                yield infos[name], metadata
+        self.memory.notes["slow"] = sorted(self._slow)
 
-    def _metadata_if_any(self, name: str) -> dict[str, Any] | None:
+    def _metadata_if_any(self, name: str) -> dict[str, Any] | NotAskedError | None:
+        """Nothing where it is worth asking once more, an error where time is up."""
         try:
-            return self.appliance.metadata(name)
+            return self._metadata(name)
+        except NotAskedError as error:
+            return error
         except (OutageError, UnreadableError) as error:
             log.debug("metadata of %s: %s; it is asked for once more", name, error)
+            self._slow.add(name)
             return None
+
+    def _metadata(self, name: str) -> dict[str, Any]:
+        with self._patience.spent_on("it"):
+            return self.appliance.metadata(name)
 
     def _by_reports(self, names: set[str]) -> Iterator[ArchivedPv]:
         """Tokens of the times at which PVs were added and modified. Both reports have to be asked for without a limit:
@@ -223,7 +243,7 @@ class ArchiverScan(Scan[ArchivedPv]):
             if info.get("pvName") != unit.name:
                 yield Ignored(f"{self.feed.place} {unit.name}", f"an alias of {info.get('pvName')}")
                 return
-            record = self._record(info, self.appliance.metadata(unit.name) if self.options.metadata else {})
+            record = self._record(info, self._metadata(unit.name) if self.options.metadata else {})
         yield Upsert(record, unit.name, f"{self.feed.place} {unit.name}")
 
     def gone(self, name: str) -> bool:
