@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from werkzeug.wrappers import Response
 
 from aps_rag_pipeline.demo.live.archiver import Server
 from aps_rag_pipeline.demo.live.archiver_store import Archived, Store
@@ -362,6 +363,52 @@ def test_what_is_no_pv_is_passed_over(reader: Reader) -> None:
     reader.sync()
     assert len(reader.records) == 1
     assert "nothing is said of it" in reader.failures[0].reason
+
+
+@pytest.mark.parametrize("odd", [{}, [], "many"])
+def test_a_type_info_that_is_odd_costs_its_pv_alone(reader: Reader, odd: Any) -> None:
+    for name in ("A:1", "A:2", "A:3"):
+        reader.store.put(pv(name))
+    reader.sync()
+    before = reader.records["A:2"]
+    twist(reader, "A:2", elementCount=odd)
+    reader.store.pvs["A:3"].fields["EGU"] = "mA"
+    reader.sync()
+    assert [(failure.unit, failure.permanent) for failure in reader.failures] == [("A:2", False)]
+    assert reader.records["A:2"] == before
+    assert reader.records["A:3"].fields["units"] == "mA"
+    reader.server.app = Server(reader.store)
+    reader.sync()
+    assert not reader.failures
+    assert reader.sync() == []
+
+
+@pytest.mark.parametrize("key", ["units", "DBRType", "policyName", "pvName", "applianceIdentity", "elementCount"])
+def test_half_a_letter_costs_nothing_but_itself(reader: Reader, key: str) -> None:
+    for name in ("A:1", "A:2"):
+        reader.store.put(pv(name))
+    twist(reader, "A:2", **{key: "3 \ud83d"})
+    changes = reader.sync()
+    assert "A:1" in reader.records
+    for change in changes:
+        str(change).encode("utf-8")
+    if key == "units":
+        assert reader.records["A:2"].fields["units"] == "3 \ufffd"
+
+
+def twist(reader: Reader, name: str, **more: Any) -> None:
+    """Let the export say something else of a PV."""
+    whole = Server(reader.store)
+
+    def app(environ: Any, start_response: Any) -> Any:
+        reply = Response.from_app(whole, environ)
+        if environ["PATH_INFO"].endswith("exportConfig"):
+            infos = json.loads(reply.get_data())
+            next(info for info in infos if info["pvName"] == name).update(more)
+            reply.set_data(json.dumps(infos))
+        return reply(environ, start_response)
+
+    reader.server.app = app
 
 
 def test_a_pv_that_goes_while_the_listing_is_made_is_gone(reader: Reader) -> None:

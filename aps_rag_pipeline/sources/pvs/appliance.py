@@ -10,7 +10,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit, urlunsplit
 
 from aps_rag_pipeline.sources.net.errors import OutageError
-from aps_rag_pipeline.sources.net.http import Http, Params, parse_json
+from aps_rag_pipeline.sources.net.http import Http, Params, parse_json, without_halves
 
 #: No report of an appliance is longer: what it has to be told, since every report has a limit of its own.
 ALL = 2_147_483_647
@@ -61,7 +61,7 @@ class Appliance:
                 return parse_json(reply)
             except OutageError as error:
                 try:
-                    return mended_json(reply.content.decode("utf-8-sig", "replace"))
+                    return without_halves(mended_json(reply.content.decode("utf-8-sig", "replace")))
                 except ValueError:
                     problem = error
         assert problem is not None
@@ -94,7 +94,7 @@ class Appliance:
 
     def configuration(self) -> list[dict[str, Any]]:
         """How every PV is archived, from all members that answer: the others are left out without a word."""
-        return [item for item in self.listed("exportConfig") if isinstance(item, dict) and item.get("pvName")]
+        return [item for item in self.listed("exportConfig") if _is_of_a_pv(item)]
 
     def type_info(self, pv: str) -> dict[str, Any]:
         """How one PV is archived.
@@ -142,6 +142,10 @@ def mended_json(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return json.loads(_VALUE.sub(escaped, text))
+
+
+def _is_of_a_pv(item: Any) -> bool:
+    return isinstance(item, dict) and isinstance(item.get("pvName"), str) and bool(item["pvName"])
 
 
 def appliance_time(text: str, zone: tzinfo) -> datetime | None:

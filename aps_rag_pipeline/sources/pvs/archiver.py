@@ -142,8 +142,14 @@ class ArchiverScan(Scan[ArchivedPv]):
             reason = f"its metadata: {metadata}; it is kept as it is"
             remedy = "the next sync asks for it; see why the retrieval side is slow, or leave `options.metadata` out"
             return Failure(name, name, f"{self.feed.place} {name}", reason, remedy, False)
-        record = self._record(info, metadata)
-        return ArchivedPv(record.id, f"{content_hash(record)}{access_hash(record.access)}", record)
+        try:
+            record = self._record(info, metadata)
+            return ArchivedPv(record.id, f"{content_hash(record)}{access_hash(record.access)}", record)
+        except Exception as error:  # an odd type info must cost its PV and nothing else
+            log.debug("listing %s", name, exc_info=error)
+            reason = f"could not be understood ({type(error).__name__}: {error})"
+            remedy = "look at its type info in the archiver"
+            return Failure(name, name, f"{self.feed.place} {name}", reason, remedy, False)
 
     def _with_metadata(
         self, infos: Mapping[str, dict[str, Any]]
