@@ -669,12 +669,14 @@ def test_pictures_are_fetched_once_and_with_the_token(busy: Office) -> None:
     assert busy.server.asked("hostedContents") == []
 
 
-@pytest.mark.parametrize("fault", ["absent", "status", "html", "empty"])
+@pytest.mark.parametrize("fault", ["absent", "status", "html", "untyped page", "empty"])
 def test_a_picture_that_cannot_be_had_is_remembered_and_fetched_again(busy: Office, fault: str) -> None:
     busy.rf.hosted[str(ID + 1), "pic"] = PNG
     put(busy.rf, [message(1, shown("pic"))])
     if fault == "absent":
         busy.rf.hosted.clear()
+    elif fault == "untyped page":
+        busy.rf.hosted[str(ID + 1), "pic"] = b"\xef\xbb\xbf\n<!DOCTYPE html><title>Sign in</title>"
     else:
         busy.server.fail(fault, path="hostedContents", times=-1)
     changes = busy.changes()

@@ -23,7 +23,7 @@ from aps_rag_pipeline.sources.graphchat.signin import Tokens
 from aps_rag_pipeline.sources.jsonfiles import JsonObject, at, mapping, string
 from aps_rag_pipeline.sources.net.bridges import AsyncPoliteTransport
 from aps_rag_pipeline.sources.net.errors import OutageError
-from aps_rag_pipeline.sources.net.http import answered, parse_json
+from aps_rag_pipeline.sources.net.http import answered, parse_json, refuse_page
 from aps_rag_pipeline.sources.net.transport import PoliteTransport
 
 if TYPE_CHECKING:
@@ -125,7 +125,8 @@ class GraphClient:
         """
         reply = await self._get(url, "*/*")
         kind = reply.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-        if kind in ("text/html", "application/json") or not reply.content:
+        refuse_page(reply.content, kind, "a picture", _bare(url))
+        if kind == "application/json" or not reply.content:
             raise OutageError(f"{url}: {kind or 'nothing'} came where a picture was due")
         return reply.content
 
