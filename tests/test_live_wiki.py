@@ -436,3 +436,69 @@ def test_a_sign_in_page_is_no_picture(wiki: Live, store: WikiStore, app: Altered
     wiki.server.faults.clear()
     assert wiki.failures() == []
     assert [a.name for a in wiki.records["Page"].attachments] == ["Scope.png"]
+
+
+@pytest.mark.parametrize("name", ["title", "lastrevid"])
+def test_one_odd_item_of_a_listing_costs_itself_alone(wiki: Live, store: WikiStore, app: Altered, name: str) -> None:
+    odd = store.edit("Old", "text")
+    store.edit("Good", "text")
+    wiki.sync()
+    store.move("Old", "New", leave_redirect=False)
+    wiki.sync()
+    for number, value in enumerate((None, 7.5, {}, "")):
+        store.edit("New", f"edit {number}")
+        store.edit("Good", f"edit {number}")
+
+        def spoil(request, answer, value=value):
+            if request.args.get("generator") == "allpages":
+                answer["query"]["pages"][str(odd.id)][name] = value
+            return answer
+
+        app.change = spoil
+        (failure,) = wiki.failures()
+        assert (failure.unit, failure.permanent) == (str(odd.id), False)
+        assert {record_id: text_of(record) for record_id, record in wiki.records.items()} == {
+            "New": "text",
+            "Good": f"edit {number}",
+        }
+    app.change = lambda _, answer: answer
+    assert wiki.failures() == []
+    assert text_of(wiki.records["New"]) == "edit 3"
+    assert wiki.records["New"].fields["former_ids"] == ["Old"]
+
+
+def test_halves_of_characters_cost_nothing(wiki: Live, store: WikiStore, app: Altered) -> None:
+    page = store.edit("Page", "text \ud83d", user="Kavya \ud83d")
+    store.edit("Other", "text", user="Kavya")
+
+    def halve(request, answer):
+        found = answer.get("query", {}).get("pages", {}).get(str(page.id), {})
+        found.update(title="Page \ud83d", displaytitle="Page \ud83d")
+        return answer
+
+    app.change = halve
+    wiki.sync()
+    assert {record.author for record in wiki.records.values()} == {"Kavya", "Kavya \ufffd"}
+    assert sorted(wiki.records) == ["Other", "Page_\ufffd"]
+    assert wiki.sync() == []
+
+
+@pytest.mark.parametrize("spoiled", ["statistics", "recentchanges", "logevents"])
+@pytest.mark.parametrize("value", [None, 7, "", [{"rcid": None, "logid": None}]])
+def test_a_pulse_that_cannot_be_felt_is_the_whole_listing(
+    wiki: Live, store: WikiStore, app: Altered, spoiled: str, value: object
+) -> None:
+    store.edit("Page", "text")
+    pulse = wiki.source().fingerprint()
+
+    def spoil(request, answer):
+        if spoiled in answer["query"]:
+            answer["query"][spoiled] = value
+        return answer
+
+    app.change = spoil
+    seen = wiki.source().fingerprint()
+    assert seen is not None
+    assert seen != pulse
+    store.edit("Page", "edited")
+    assert wiki.source().fingerprint() != seen

@@ -25,10 +25,10 @@ from aps_rag_pipeline.sources.base import Failure, Ignored, SourceContext, Upser
 from aps_rag_pipeline.sources.live import Listed, LiveSource, Memory, Scan, digest
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError, RefusedError
 from aps_rag_pipeline.sources.wikilinks import PageLinks
-from aps_rag_pipeline.sources.wikis.naming import FormerIds, Json, Options, read_options
+from aps_rag_pipeline.sources.wikis.naming import FormerIds, Json, Options, listed, read_options
 from aps_rag_pipeline.sources.wikis.pages import WikiPage, page_record
 from aps_rag_pipeline.sources.wikis.uploads import LiveShelf, Upload
-from aps_rag_pipeline.sources.wikis.viewers import ODD, UntoldError, Viewers, listed
+from aps_rag_pipeline.sources.wikis.viewers import ODD, UntoldError, Viewers
 
 _LISTED = "version,ancestors,space,metadata.labels"
 _RESTRICTED = "restrictions.read.restrictions.user,restrictions.read.restrictions.group"

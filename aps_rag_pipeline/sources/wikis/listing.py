@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from aps_rag_pipeline.sources.base import Failure
-from aps_rag_pipeline.sources.net.errors import OutageError
 from aps_rag_pipeline.sources.wikis.naming import Json
 from aps_rag_pipeline.sources.wikis.uploads import Upload
 
@@ -52,7 +51,7 @@ class Listing:
 
 
 def list_wiki(site: Site, namespaces: tuple[int, ...], pictures: bool) -> Listing:
-    """Ask for everything but the texts.
+    """Ask for everything but the texts. A page that is listed in an odd way is a failure of its own.
 
     Raises:
         OutageError: part of it cannot be had.
@@ -73,24 +72,27 @@ def list_wiki(site: Site, namespaces: tuple[int, ...], pictures: bool) -> Listin
 def _list_pages(site: Site, namespace: int, listing: Listing) -> None:
     # The properties of a page may come in pieces, a reply at a time.
     pages: dict[str, Json] = {}
-    strange: list[Json] = []
+    strange: list[tuple[Json, str]] = []
     for said in site.pages_of(generator="allpages", gapnamespace=namespace, gaplimit="max", prop="info"):
         for page in values(said.get("pages")):
-            if "pageid" in page and page.get("title"):
+            if isinstance(page.get("pageid"), int):
                 pages.setdefault(str(page["pageid"]), {}).update(page)
             else:
-                strange.append(page)
+                strange.append((page, f"without a page id ({page.get('invalidreason', 'no reason given')})"))
     for number, page in pages.items():
-        if "redirect" in page:
+        if not isinstance(page.get("title"), str) or not page["title"]:
+            strange.append((page, "without its title"))
+        elif "redirect" in page:
             listing.redirects[number] = page
-        elif "lastrevid" in page:
-            listing.pages[number] = page
+        elif not isinstance(page.get("lastrevid"), int):
+            strange.append((page, "without its revision"))
         else:
-            raise OutageError(f"{site.api}: page {page['title']} is listed without its revision")
-    for page in strange:
-        name = str(page.get("title") or "a page without a title")
-        reason = f"the wiki lists it without a page id ({page.get('invalidreason', 'no reason given')})"
-        listing.failures.append(Failure(name, name, f"{site.api} {name}", reason, "look at it in the wiki"))
+            listing.pages[number] = page
+    for page, lack in strange:
+        shown = str(page.get("title") or "a page without a title")
+        name = str(page.get("pageid") or shown)
+        reason = f"the wiki lists it {lack}"
+        listing.failures.append(Failure(name, name, f"{site.api} {shown}", reason, "look at it in the wiki"))
 
 
 def _list_uploads(site: Site, listing: Listing) -> None:

@@ -25,7 +25,7 @@ from aps_rag_pipeline.sources.live import Listed, LiveSource, Memory, Scan, dige
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError
 from aps_rag_pipeline.sources.wikilinks import PageLinks
 from aps_rag_pipeline.sources.wikis.listing import list_wiki, title_id, values
-from aps_rag_pipeline.sources.wikis.naming import FormerIds, Json, Options, read_options
+from aps_rag_pipeline.sources.wikis.naming import FormerIds, Json, Options, listed, read_options
 from aps_rag_pipeline.sources.wikis.pages import WikiPage, page_record
 from aps_rag_pipeline.sources.wikis.uploads import LiveShelf, Upload, named
 
@@ -79,7 +79,10 @@ class MediaWikiScan(Scan[PageUnit]):
 
     def units(self) -> Iterator[PageUnit | Failure | Ignored]:
         listing = list_wiki(self.site, self.options.namespaces, self.options.pictures)
-        ids = {number: title_id(str(page["title"])) for number, page in listing.pages.items()}
+        ids = {number: title_id(page["title"]) for number, page in listing.pages.items()}
+        # What is there but could not be listed keeps its id, and what is known of it.
+        odd = {failure.unit for failure in listing.failures} - ids.keys()
+        ids |= {number: name for number, name in self.memory.notes.get("ids", {}).items() if number in odd}
         aliases = listing.aliases()
         former = FormerIds(self.memory.notes, ids, aliases)
         self._ids = frozenset(ids.values())
@@ -94,7 +97,7 @@ class MediaWikiScan(Scan[PageUnit]):
             )
             by_name = {upload.name: upload for upload in uploads}
             known = "" if number in former.losers else state
-            yield PageUnit(number, known, str(page["title"]), former.of(number), by_name)
+            yield PageUnit(number, known, page["title"], former.of(number), by_name)
         yield from listing.failures
 
     def prefetch(self, units: Sequence[PageUnit]) -> None:
@@ -155,7 +158,8 @@ class MediaWikiScan(Scan[PageUnit]):
 
         Each of them takes a new number in the table of recent changes or of the log. Both are ordered by the server's
         clock, so the greatest number of the latest few hundred is taken rather than that of the first: an entry that a
-        clock put hours back still counts. The totals of edits, pages and uploads stand beside it.
+        clock put hours back still counts. The totals of edits, pages and uploads stand beside it. None where a wiki
+        does not say all this.
         """
         said = self.site.query(
             list="recentchanges|logevents",
@@ -166,14 +170,15 @@ class MediaWikiScan(Scan[PageUnit]):
             meta="siteinfo",
             siprop="statistics",
         )["query"]
-        if "recentchanges" not in said or "logevents" not in said:
+        try:
+            newest = [
+                max((int(item.get(key, 0)) for item in listed(said[name])), default=0)
+                for name, key in (("recentchanges", "rcid"), ("logevents", "logid"))
+            ]
+            totals = [int(said["statistics"][name]) for name in ("edits", "pages", "images")]
+        except (KeyError, TypeError, ValueError):
             return None
-        newest = [
-            max((int(item.get(key, 0)) for item in values(said[name])), default=0)
-            for name, key in (("recentchanges", "rcid"), ("logevents", "logid"))
-        ]
-        totals = said.get("statistics", {})
-        return digest(*newest, *(totals.get(name) for name in ("edits", "pages", "images")))
+        return digest(*newest, *totals)
 
     def close(self) -> None:
         self.site.close()

@@ -49,6 +49,17 @@ def read_secret(feed: Feed, place: SecretPlace) -> str:
         raise FeedError(f"feed {feed.name}: credentials: {error}") from error
 
 
+def listed(value: Any) -> list[Json]:
+    """A list of objects.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise TypeError(f"a list of objects was due, not {str(value)[:40]!r}")
+    return value
+
+
 class FormerIds:
     """The ids that pages had before. `notes` remember them from sync to sync.
 

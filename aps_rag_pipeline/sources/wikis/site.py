@@ -14,7 +14,7 @@ from aps_rag_pipeline.settings import Feed, Network
 from aps_rag_pipeline.sources.base import UnreadableError
 from aps_rag_pipeline.sources.net.bridges import polite_session
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError, RefusedError
-from aps_rag_pipeline.sources.net.http import answered, parse_json, refuse_page
+from aps_rag_pipeline.sources.net.http import answered, parse_json, refuse_page, without_halves
 from aps_rag_pipeline.sources.net.transport import PoliteTransport
 from aps_rag_pipeline.sources.wikis.naming import Json, read_secret
 
@@ -74,7 +74,8 @@ class Site:
             reply = self._site.get("query", retry_on_error=False, **self._common, **params)
             if not isinstance(reply["query"]["userinfo"], dict):  # it is always asked for
                 raise TypeError("userinfo")
-            return dict(reply)
+            said: Json = without_halves(dict(reply))
+            return said
 
     def pages_of(self, **params: Any) -> Iterator[Json]:
         """Replies to one question, continued until the wiki has said everything."""

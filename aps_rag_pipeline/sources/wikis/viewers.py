@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
-from typing import Any
 
 from aps_rag_pipeline.sources.base import Failure, FeedError
 from aps_rag_pipeline.sources.net.errors import OutageError
-from aps_rag_pipeline.sources.wikis.naming import Json
+from aps_rag_pipeline.sources.wikis.naming import Json, listed
 
 #: What odd replies raise where they are read as if they were of the documented shape.
 ODD = (AttributeError, KeyError, TypeError, ValueError)
@@ -86,14 +85,3 @@ class Viewers:
             self.failures.append(Failure(name, name, f"{self._place} {kind} {title}", told, remedy))
         self._folders[number] = limit
         return limit
-
-
-def listed(value: Any) -> list[Json]:
-    """A list of objects.
-
-    Raises:
-        TypeError: it is something else.
-    """
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise TypeError(f"a list of objects was due, not {str(value)[:40]!r}")
-    return value
