@@ -19,7 +19,7 @@ from werkzeug.wrappers import Request, Response
 
 from aps_rag_pipeline.demo.live.msgraph import Channel, MemoryStore, Server, Team, put
 from aps_rag_pipeline.demo.write import write
-from aps_rag_pipeline.records import Record
+from aps_rag_pipeline.records import FORMER_IDS, Record
 from aps_rag_pipeline.settings import Feed, Limits, Network
 from aps_rag_pipeline.sources.base import (
     Change,
@@ -601,6 +601,48 @@ def test_a_channel_that_is_renamed_renames_its_threads(busy: Office) -> None:
 
 
 # ids
+
+
+def former(found: dict[str, Record]) -> dict[str, Any]:
+    return {key: record.fields.get(FORMER_IDS) for key, record in found.items()}
+
+
+def test_threads_of_a_renamed_channel_say_what_they_were_called(busy: Office) -> None:
+    busy.rf.name = "RF & Timing"
+    put(busy.rf, [message(40, "after the renaming")])
+    assert former(records(busy.changes())) == {f"rf-timing/{ID + 1}": [f"rf/{ID + 1}"], f"rf-timing/{ID + 40}": None}
+    assert of(Upsert, busy.changes()) == []
+    busy.rf.name = "RF Group"
+    found = former(records(busy.changes()))
+    assert found == {
+        f"rf-group/{ID + 1}": [f"rf-timing/{ID + 1}", f"rf/{ID + 1}"],
+        f"rf-group/{ID + 40}": [f"rf-timing/{ID + 40}"],
+    }
+    assert former(records(list(busy.source().changes(busy.source().again(busy.cursor))))).items() >= found.items()
+    busy.rf.name = "RF"
+    busy.changes()
+    assert of(Upsert, busy.changes()) == []
+
+
+def test_a_channel_that_cannot_be_listed_while_it_is_renamed_remembers_its_name(busy: Office) -> None:
+    busy.server.fail("status", status=403, path=f"{busy.rf.id}/messages", times=-1)
+    busy.rf.name = "RF & Timing"
+    assert of(Upsert, busy.changes()) == []
+    busy.server.faults.clear()
+    assert former(records(busy.changes())) == {f"rf-timing/{ID + 1}": [f"rf/{ID + 1}"]}
+
+
+def test_an_id_that_another_thread_has_now_is_nobodys_former_one(office: Office) -> None:
+    twins(office)
+    office.changes()
+    office.rf.name = "RF"
+    found = former(records(office.changes()))
+    # The next in order has the plain id now, which the renamed one had before.
+    assert found[f"rf/{ID + 1}"] is None
+    assert found[f"rf/{ID + 2}"] == [f"general/{ID + 2}"]
+    assert [key[:19] for key in found[f"general/{ID + 1}"]] == ["operations/general~"]
+    office.store.found[1].name = "Operators"
+    assert former(records(office.changes()))[f"operators/general/{ID + 1}"] == [f"ops/general/{ID + 1}"]
 
 
 def twins(office: Office) -> dict[str, str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote_to_bytes
 
 from aps_rag_pipeline.content.references import find_references
-from aps_rag_pipeline.records import Attachment, FieldValue, Link, Part, PartKind, Record
+from aps_rag_pipeline.records import FORMER_IDS, Attachment, FieldValue, Link, Part, PartKind, Record
 from aps_rag_pipeline.settings import Feed
 from aps_rag_pipeline.sources.base import Failure, Ignored, SourceContext, UnreadableError, Upsert
 from aps_rag_pipeline.sources.chats.bodies import Body, plain_title, read_body
@@ -25,7 +25,7 @@ _KINDS: dict[str, PartKind] = {"table": "table", "code": "code"}
 
 @dataclass(frozen=True)
 class Room:
-    """What a thread needs to know of its channel.
+    """What a thread needs to know of its channel, and the ids it had before.
 
     `record_id` names a thread by its first message; `root_of` leads from any message to the first of its thread;
     `picture` gives name and bytes of a hosted picture: the message, the picture's id, whether the message has no other.
@@ -38,6 +38,7 @@ class Room:
     record_id: Callable[[str], str]
     root_of: Callable[[str], str]
     picture: Callable[[Message, str, bool], tuple[str, bytes]]
+    former_ids: tuple[str, ...] = ()
 
 
 @dataclass
@@ -91,6 +92,8 @@ class ThreadWriter:
             fields["importance"] = string(first.data["importance"])
         if stated is None:
             fields["first_message_missing"] = True
+        if self.room.former_ids:
+            fields[FORMER_IDS] = list(self.room.former_ids)
         changed = (message.changed for message in messages)
         url = string(first.data.get("webUrl"))
         if not url and self.feed.url_template:

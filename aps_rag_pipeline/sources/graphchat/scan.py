@@ -21,6 +21,7 @@ from aps_rag_pipeline.sources.jsonfiles import JsonObject
 from aps_rag_pipeline.sources.live import Listed, LiveSource, Memory, Scan
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError, RefusedError
 from aps_rag_pipeline.sources.patience import Patience
+from aps_rag_pipeline.sources.wikis.naming import FormerIds
 
 #: Channels that are listed at a time; the requests of a host are bounded by `network.concurrency` anyway.
 _CHANNELS_AT_A_TIME = 4
@@ -34,7 +35,7 @@ class ThreadUnit(Listed):
 
     room: Room
     root: str
-    record_id: str
+    former_ids: tuple[str, ...]
     told: Told = field(repr=False, compare=False)
 
 
@@ -42,7 +43,8 @@ class GraphScan(Scan[ThreadUnit]):
     """Threads of all channels that the feed reads.
 
     Nothing can be missed: each scan lists every thread with its replies, and compares their words. What is not listed
-    is asked for by its own address before it counts as gone.
+    is asked for by its own address before it counts as gone. Ids of threads follow the names of channels and teams;
+    the notes remember those that they had before.
     """
 
     def __init__(self, feed: Feed, context: SourceContext, memory: Memory) -> None:
@@ -122,6 +124,7 @@ class GraphScan(Scan[ThreadUnit]):
                 rooms.append(found)
             else:
                 yield found
+        named: list[tuple[Room, str, Told]] = []
         claims: dict[str, list[str]] = {}
         claimed: dict[str, list[str]] = self.memory.notes.get("claims", {})
         # Channels of one name are taken together, since their threads may claim the same ids.
@@ -135,8 +138,12 @@ class GraphScan(Scan[ThreadUnit]):
                 except (OutageError, UnreadableError) as error:
                     self._unlisted.add(room.unit)
                     yield self._failed(room.unit, f"channel {room.place.team}/{room.place.name}", error)
-            yield from self._named(told, claimed, claims)
+            self._name(told, claimed, claims)
+            named += ((room, root, thread) for room, found in told for root, thread in found.items())
         self.memory.notes["claims"] = claims
+        former = self._former_ids()
+        for room, root, thread in named:
+            yield self._unit(room, root, thread, former.of(f"{room.unit}/{root}"))
 
     def read(self, unit: ThreadUnit) -> Iterator[Upsert | Failure | Ignored]:
         yield from unit.told.left_out
@@ -152,6 +159,7 @@ class GraphScan(Scan[ThreadUnit]):
             lambda root: ids.get(root, f"{unit.room.place.slug}/{root}"),
             lambda message_id: roots.get(message_id, message_id),
             picture,
+            unit.former_ids,
         )
         messages = unit.told.in_order()
         if messages:
@@ -184,14 +192,14 @@ class GraphScan(Scan[ThreadUnit]):
         with self._patience.spent_on("it"):
             return await find_threads(self.client, room, self._small_patience)
 
-    def _named(
+    def _name(
         self,
         told: list[tuple[Room, dict[str, Told]]],
         claimed: dict[str, list[str]],
         claims: dict[str, list[str]],
-    ) -> Iterator[ThreadUnit | Failure]:
-        """Threads of channels of one name, each with an id of its own. `claims` are noted, so that a channel that
-        cannot be listed keeps its own."""
+    ) -> None:
+        """Give each thread of channels of one name an id of its own. `claims` are noted, so that a channel that cannot
+        be listed keeps its own."""
         claimants: dict[str, set[ChannelPlace]] = {}
         for room, found in told:
             for root in found:
@@ -199,16 +207,23 @@ class GraphScan(Scan[ThreadUnit]):
         for room, found in told:
             ids = self._ids[room.unit] = {}
             self._roots[room.unit] = {each: root for root, thread in found.items() for each in thread.messages.messages}
-            for root, thread in found.items():
+            for root in found:
                 plain = f"{room.place.slug}/{root}"
                 absent = {key for key in claimed.get(plain, []) if key in self._unlisted and key in self._rooms}
                 rivals = claimants[root] | {self._rooms[key].place for key in absent}
                 if len(rivals) > 1:
                     claims[plain] = sorted(rival.key for rival in rivals)
                 ids[root] = thread_id(room.place, root, rivals)
-                yield self._unit(room, root, thread, ids[root])
 
-    def _unit(self, room: Room, root: str, told: Told, record_id: str) -> ThreadUnit | Failure:
+    def _former_ids(self) -> FormerIds:
+        """Those of all threads. What cannot be listed now is remembered as it was."""
+        ids = {f"{unit}/{root}": named for unit, found in self._ids.items() for root, named in found.items()}
+        for unit, named in self.memory.notes.get("ids", {}).items():
+            if not self._unlisted.isdisjoint((unit.partition("/")[0], unit.rpartition("/")[0])):
+                ids.setdefault(unit, named)
+        return FormerIds(self.memory.notes, ids)
+
+    def _unit(self, room: Room, root: str, told: Told, former_ids: tuple[str, ...]) -> ThreadUnit | Failure:
         name = f"{room.unit}/{root}"
         place = f"{room.place.team}/{room.place.name}: message {root}"
         if told.problem:
@@ -217,7 +232,8 @@ class GraphScan(Scan[ThreadUnit]):
             told_of = told.left_out[0]
             remedy = getattr(told_of, "remedy", "")
             return Failure(name, name, place, told_of.reason, remedy, True)
-        return ThreadUnit(name, told.state(record_id, room.place.team, room.place.name), room, root, record_id, told)
+        names = (self._ids[room.unit][root], room.place.team, room.place.name, *former_ids)
+        return ThreadUnit(name, told.state(*names), room, root, former_ids, told)
 
     def _picture(self, unit: ThreadUnit, message: Message, content_id: str) -> tuple[str, bytes]:
         """Name and bytes of hosted content, fetched once for each message and id."""
