@@ -71,7 +71,7 @@ def _shown(name: str) -> str:
 
 
 @dg.asset(
-    group_name="text", deps=[changeset], kinds={"tesseract"}, owners=["team:data-engineering"], code_version="ocr:1"
+    group_name="text", deps=[changeset], kinds={"tesseract"}, owners=["team:data-engineering"], code_version="ocr:2"
 )
 def ocr(context: dg.AssetExecutionContext, facility: Facility) -> dg.MaterializeResult:
     """Text in screenshots, images and scanned pages, read by Tesseract once per picture."""

@@ -352,6 +352,8 @@ class _Reading(Generic[U]):
             yield Complete(name)
             return
         except Exception as error:  # whatever an odd reply does to a reader, it proves nothing
+            if isinstance(error, FeedError) and not isinstance(error, OutageError):
+                raise
             reason = f"the listing leaves it out, and whether it is gone cannot be told: {error}"
         self.seen[name] = self.known[name]
         self.listed.add(name)

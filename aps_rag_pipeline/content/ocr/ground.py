@@ -25,6 +25,9 @@ _FAINT = 40.0
 _STROKE = 10
 _BLOCK = 4
 _SAMPLE = 400_000
+#: Pixels that are worked on at once, and rows that a band sees beyond its own.
+_AT_ONCE = 6_000_000
+_MARGIN = 40
 _INK = 110
 
 _POINTS = re.compile(r"[.,:;]")
@@ -36,13 +39,28 @@ Dots = list[tuple[int, int]]
 
 def standing_out(image: Image.Image) -> tuple[Image.Image, Dots]:
     """Grey of the same size, ground white and what stands out from it black; the dots of bitmap fonts, made square."""
+    width, height = image.size
+    if width * height <= _AT_ONCE:
+        grey, dots = _band(image)
+        return Image.fromarray(grey), dots
+    # What is worked out for each pixel takes many times the picture: a large one is done band by band.
+    whole, seen = Image.new("L", image.size), []
+    step = max(_AT_ONCE // width, 8 * _MARGIN)
+    for top in range(0, height, step):
+        first = max(top - _MARGIN, 0)
+        grey, dots = _band(image.crop((0, first, width, min(top + step + _MARGIN, height))))
+        whole.paste(Image.fromarray(grey[top - first : top - first + step]), (0, top))
+        seen += [(row + first, column) for row, column in dots if top <= row + first < top + step]
+    return whole, seen
+
+
+def _band(image: Image.Image) -> tuple[Grey, Dots]:
     pixels = np.asarray(image, dtype=np.int16)
     cells = np.asarray(image.quantize(_COLOURS, method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE))
     difference = np.abs(pixels - _ground(pixels, cells)).max(axis=2).astype(np.uint8)
     difference[_solid(cells)] = 0
     ink = np.clip(difference * (255 / np.maximum(_strongest(difference) * 0.9, _FAINT)), 0, 255)
-    grey, dots = _square_dots((255 - ink).astype(np.uint8))
-    return Image.fromarray(grey), dots
+    return _square_dots((255 - ink).astype(np.uint8))
 
 
 def pointed(word: Word, dots: Sequence[tuple[int, int]]) -> Word:

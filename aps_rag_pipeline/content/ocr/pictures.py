@@ -35,20 +35,23 @@ def open_frames(data: bytes, limits: Limits) -> Iterator[Image.Image]:
         Image.MAX_IMAGE_PIXELS = None
         try:
             picture = Image.open(BytesIO(data))
-            count = getattr(picture, "n_frames", 1)
-            if picture.format in ("TIFF", "MPO") and count > limits.max_pages:
+            kind, count = picture.format or "", getattr(picture, "n_frames", 1)
+            if kind in ("TIFF", "MPO") and count > limits.max_pages:
                 raise UnreadableError(f"the picture has {count} pages, the limit is {limits.max_pages}", remedy=_RAISE)
-            for index in _chosen(picture.format or "", count):
+            for index in _chosen(kind, count):
                 picture.seek(index)
                 _check_size(picture.size, limits)
                 picture.load()
-                turned = ImageOps.exif_transpose(picture) if _is_turned(picture) else picture
-                yield opaque(turned)
+                frame, turned = _reduced(picture), _is_turned(picture)
+                if frame is not picture and count == 1:
+                    picture.close()
+                    del picture  # the largest thing in memory
+                yield opaque(ImageOps.exif_transpose(frame) if turned else frame)
         except UnidentifiedImageError as error:
             raise UnreadableError("not a picture of a kind that can be read", remedy=_CONVERT) from error
         except (OSError, ValueError, SyntaxError, EOFError, IndexError, KeyError, TypeError) as error:
             if "cannot find loader" in str(error):  # known by its first bytes alone
-                raise UnreadableError(f"pictures of kind {picture.format} cannot be read", remedy=_CONVERT) from error
+                raise UnreadableError(f"pictures of kind {kind} cannot be read", remedy=_CONVERT) from error
             raise UnreadableError(f"the picture is broken: {error}", remedy="export it anew") from error
         except MemoryError as error:
             raise UnreadableError("the picture needs more memory than there is", remedy=_RAISE) from error
@@ -79,6 +82,21 @@ def _check_size(size: tuple[int, int], limits: Limits) -> None:
         raise UnreadableError(
             f"the picture has {size[0]} x {size[1]} pixels, the limit is {limits.max_pixels:,}", remedy=_RAISE
         )
+
+
+def _reduced(image: Image.Image) -> Image.Image:
+    """The picture in a fraction of its size where it will be shrunk to less anyway: the copies that follow are the
+    largest things in memory. What `exif_transpose` needs stays with it."""
+    factor = min(image.size) // _LONGEST
+    if factor < 2:
+        return image
+    told = image.getexif()
+    if image.mode not in ("L", "LA", "RGB", "RGBA", "CMYK"):
+        plain = "RGBA" if image.has_transparency_data else "L" if image.mode == "1" else "RGB"
+        image = image if image.mode in ("I", "F", "I;16", "I;16B", "I;16L", "I;16N") else image.convert(plain)
+    smaller = image.reduce(factor) if not image.mode.startswith("I;") else image
+    smaller.info["exif"] = told.tobytes()
+    return smaller
 
 
 def opaque(image: Image.Image) -> Image.Image:
