@@ -13,7 +13,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from dulwich.objects import Blob, Commit, Tree
+from dulwich.objects import Blob, Commit, Tree, hex_to_sha
+from dulwich.pack import write_pack
 from dulwich.refs import HEADREF, Ref
 from dulwich.repo import Repo
 from werkzeug import Request, Response
@@ -32,7 +33,9 @@ from aps_rag_pipeline.sources.base import (
     Upsert,
 )
 from aps_rag_pipeline.sources.repositories import history
+from aps_rag_pipeline.sources.repositories.clones import Clone
 from aps_rag_pipeline.sources.repositories.feed import GitClones
+from aps_rag_pipeline.sources.repositories.peeking import peek
 from aps_rag_pipeline.stores.blobs import BlobStore
 from tests.serving import FaultyServer, serving
 from tests.workshop import BEN, DAY, START, Workshop, git_server
@@ -225,6 +228,49 @@ def test_a_file_above_the_limit_is_a_failure_of_its_own(tmp_path: Path, shop: Wo
     assert failed["ops-tools/huge.txt"].permanent
     assert set(records(changes)) == {"ops-tools/a.py"}
     assert read(source, cursor) == ([], cursor), "only a change of the file can help"
+
+
+def test_a_file_above_the_limit_is_not_even_unpacked(
+    tmp_path: Path, shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zeros, text = b"\0" * 3_000_000, b"line of text\n" * 200_000
+    shop.commit({"zeros.dat": zeros, "long.txt": text, "short.txt": b"line of text\n" * 5000}, 1)
+    source = source_of(tmp_path, str(shop.root))
+    source.context = SourceContext(
+        source.context.zone, source.context.blobs, Limits(max_file_mb=1), QUICK, source.context.scratch
+    )
+    source.reader.max_text_kb = 10_000
+    loaded: list[int] = []
+    load = Clone.blob
+
+    def watched(clone: Clone, sha: str) -> bytes:
+        data = load(clone, sha)
+        loaded.append(len(data))
+        return data
+
+    monkeypatch.setattr(Clone, "blob", watched)
+    changes, _ = read(source)
+    assert max(loaded) < 100_000
+    assert {c.place: c.reason for c in changes if isinstance(c, Ignored)} == {"ops-tools/zeros.dat": "binary"}
+    (failure,) = (c for c in changes if isinstance(c, Failure))
+    assert (failure.item, failure.reason) == ("ops-tools/long.txt", "3 MB, more than limits.max_file_mb (1)")
+    assert "ops-tools/short.txt" in records(changes)
+
+
+def test_sizes_are_told_from_the_heads_of_packs(tmp_path: Path) -> None:
+    lines = [b"%d of %d\n" % (number, number * number) for number in range(3000)]
+    texts = [*(b"".join(lines[first:]) for first in range(5)), b"", b"x" * 20]
+    with contextlib.closing(Repo.init_bare(str(tmp_path / "r"), mkdir=True)) as repo:
+        blobs = [Blob.from_string(text) for text in texts]
+        write_pack(str(tmp_path / "r/objects/pack/pack-1"), blobs, repo.object_format, deltify=True)
+        found = [peek(repo.object_store.packs, hex_to_sha(blob.id), 50) for blob in blobs]
+        assert peek(repo.object_store.packs, hex_to_sha(Blob.from_string(b"y").id), 50) is None
+    sure = [each for each in found if each is not None]
+    assert [each.size for each in sure] == [len(text) for text in texts]
+    assert all(each.head in (b"", text[:50]) for each, text in zip(sure, texts, strict=True))
+    differences = [each for each, text in zip(sure, texts, strict=True) if text and not each.head]
+    assert differences
+    assert {each.largest for each in differences} <= {len(text) for text in texts}
 
 
 def test_a_tree_that_unfolds_without_end_is_refused(

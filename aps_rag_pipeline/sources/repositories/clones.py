@@ -9,7 +9,7 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from aps_rag_pipeline.sources.base import FeedError, UnreadableError
 from aps_rag_pipeline.sources.live import digest
 from aps_rag_pipeline.sources.net.errors import OutageError
 from aps_rag_pipeline.sources.repositories.history import entries_of
+from aps_rag_pipeline.sources.repositories.peeking import Peek, peek
 from aps_rag_pipeline.sources.repositories.transport import Remote, explained
 
 if TYPE_CHECKING:
@@ -51,14 +52,30 @@ class Clone:
         """
         from dulwich.objects import Blob, ObjectID
 
-        try:
+        with self._suspected():
             _, data = self.repo.object_store.get_raw(ObjectID(sha.encode("ascii")))
             if len(sha) == 40 and Blob.from_string(data).id != sha.encode("ascii"):
                 raise ValueError("its bytes are not those it is named after")
+        return data
+
+    def peek(self, sha: str, head_bytes: int) -> Peek | None:
+        """How large a file is and how it begins, without unpacking it; None if that cannot be told.
+
+        Raises:
+            OutageError: as in :meth:`blob`.
+        """
+        from dulwich.objects import ObjectID, hex_to_sha
+
+        with self._suspected():
+            return peek(self.repo.object_store.packs, hex_to_sha(ObjectID(sha.encode("ascii"))), head_bytes)
+
+    @contextlib.contextmanager
+    def _suspected(self) -> Iterator[None]:
+        try:
+            yield
         except Exception as error:  # a damaged pack can make dulwich raise anything
             (self.folder / _DAMAGED).touch()
             raise OutageError(f"the clone here is damaged ({error}); it is made anew with the next sync") from error
-        return data
 
     def reaches(self, commit: ObjectID) -> bool:
         """Whether the history of the head holds a commit."""

@@ -162,17 +162,25 @@ class GitScan(Scan[GitFile]):
         self.memory.notes = {"repositories": kept}
 
     def read(self, unit: GitFile) -> Iterator[Upsert | Failure | Ignored]:
-        data = self._clones[unit.file.repository].blob(unit.blob)
-        file = replace(unit.file, size=len(data))
-        limit = self.context.limits.max_file_mb
+        clone, limit = self._clones[unit.file.repository], self.context.limits.max_file_mb
+        seen = clone.peek(unit.blob, HEAD_BYTES)
+        if seen is not None and seen.largest > limit * 1e6:
+            # Loading it to find out that it is too large could take all memory there is.
+            size, head, data = seen.size, seen.head, None
+            needed = seen.largest
+        else:
+            data = clone.blob(unit.blob)
+            size = needed = len(data)
+            head = data[:HEAD_BYTES]
 
         def load() -> bytes:
-            if len(data) > limit * 1e6:
-                reason = f"{len(data) / 1e6:.0f} MB, more than limits.max_file_mb ({limit:g})"
+            if data is None or needed > limit * 1e6:
+                reason = f"{needed / 1e6:.0f} MB, more than limits.max_file_mb ({limit:g})"
                 raise UnreadableError(reason, remedy="raise the limit or split it")
             return data
 
-        yield from self._source.reader.read(file, lambda: data[:HEAD_BYTES], load, lambda _: True)
+        file = replace(unit.file, size=size)
+        yield from self._source.reader.read(file, lambda: head, load, lambda _: True)
 
     def alive(self) -> bool:
         """Reading asks nobody."""
