@@ -246,11 +246,11 @@ class _Reading(Generic[U]):
             yield from self._farewell(name)
 
     def _vanished(self, unlisted: list[str]) -> list[str]:
-        vanished = []
+        vanished, parts = [], set(unlisted)
         for name in self.known:
             if name in self.listed:
                 continue
-            if any(name == part or name.startswith(part + "/") for part in unlisted):
+            if name in parts or any(name[:at] in parts for at, sign in enumerate(name) if sign == "/"):
                 self.seen[name] = self.known[name]
                 self.listed.add(name)
             else:
