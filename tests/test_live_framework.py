@@ -349,6 +349,18 @@ def test_labels_that_the_listing_tells_hold_while_the_text_cannot_be_read(source
         assert kinds(changes, Relabel) == [Relabel("page/1", ("managers",))]
 
 
+def test_a_restriction_that_is_taken_back_before_the_text_was_read_is_seen(source, service, monkeypatch):
+    _, cursor = stream(source)
+    before = dict(service.texts)
+    service.texts["page/1"] = "restricted"
+    service.broken = {"page/1": OutageError("500")}
+    monkeypatch.setattr(MemoryScan, "labels", lambda self, unit: (unit.name, ("managers",)))
+    _, cursor = stream(source, cursor)
+    service.texts, service.broken = before, {}
+    changes, _ = stream(source, cursor)
+    assert [u.record.id for u in kinds(changes, Upsert)] == ["page/1"]
+
+
 def test_a_cursor_of_another_form_is_none_of_ours(source, service):
     assert source.again({"units": {"2024/a.json": "x"}}) is None
     changes, cursor = stream(source, {"units": {"2024/a.json": "x"}})

@@ -282,8 +282,8 @@ class _Reading(Generic[U]):
     def _put_off(self, rest: list[U]) -> Iterator[Change]:
         """A service that answers its listing and hangs on its items must not hold up the other feeds for hours."""
         for unit in rest:
-            yield from self._labels(unit)
             self._not_yet(unit.name)
+            yield from self._labels(unit)
         reason = f"{len(rest)} items were not asked for, since too much time went to others that did not come"
         place = self.source.feed.place
         yield Failure(_REST, _REST, place, reason, "the next sync asks for them; see why the service is slow", False)
@@ -325,6 +325,8 @@ class _Reading(Generic[U]):
     def _labels(self, unit: U) -> Iterator[Change]:
         told = self.scan.labels(unit)
         if told is not None:
+            if unit.name in self.known:
+                self.seen[unit.name] = ""  # its old token would not tell that the old labels are in force again
             yield Relabel(*told)
 
     def _suspect(self, outage: OutageError) -> None:
