@@ -63,6 +63,7 @@ class LiveHistory(RuleBasedStateMachine):
     def sync(self) -> None:
         synced = self.feed.sync()
         assert synced.report.error == ""
+        assert synced.report.failures == []
         assert self.feed.differences() == []
         if self.settled and self.feed.case.item:
             assert len(self.feed.bodies_asked()) <= len(self.moved) * getattr(self.feed.case, "per_item", 1)

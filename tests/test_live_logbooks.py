@@ -557,11 +557,29 @@ def test_a_list_of_digests_that_is_cut_off_removes_nothing(elogd: ElogServer, di
 def test_an_elog_entry_that_is_cut_off_is_asked_for_again(elogd: ElogServer, diary: Book) -> None:
     elogd.write("a long story about the kicker", 1)
     elogd.write("another", 2)
-    diary.server.fail("torn", path="/Operations/1\\?", times=2)
+    diary.server.fail("torn", path="/Operations/1\\?", times=3)
     changes = diary.sync()
     assert [c.record.id for c in of(Upsert, changes)] == ["2"]
     assert of(Failure, changes)[0].unit == "1"
     assert words(diary.records()["1"]) == "a long story about the kicker"
+
+
+def test_an_elog_entry_that_is_cut_off_at_the_end_of_a_line_is_not_believed(elogd: ElogServer, diary: Book) -> None:
+    elogd.write("first line\nsecond line\n", 1)
+    diary.sync()
+    elogd.write("first line of the edit\nsecond line of the edit\n", 1)
+    whole = diary.server.app
+
+    def cutting(environ: Any, start_response: Any) -> Any:
+        body = b"".join(whole(environ, start_response))
+        return [body[: body.rindex(b"second")] if "Download" in environ["QUERY_STRING"] else body]
+
+    diary.server.app = cutting
+    changes = diary.sync()
+    assert of(Upsert, changes) == []
+    assert of(Failure, changes)[0].unit == "1"
+    diary.server.app = whole
+    assert "second line of the edit" in words(diary.records()["1"])
 
 
 def test_elog_wants_its_cookies(elogd: ElogServer, diary: Book, tmp_path: Path) -> None:

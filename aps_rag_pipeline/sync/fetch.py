@@ -119,7 +119,7 @@ def _known(workspace: Workspace, feed: Feed, again: bool) -> _Known:
     row = next(iter(catalog.rows("select cursor, config, sequence from feeds where feed = ?", (feed.name,))), None)
     source = reader(workspace.settings, feed, workspace.home.blobs)
     cursor = None if row is None else unpack_json(row["cursor"])
-    whole = row is None or again or row["config"] != config_digest(workspace.settings, feed, source.version)
+    whole = bool(row is None or again or row["config"] != config_digest(workspace.settings, feed, source.version))
     letters = catalog.rows("select unit, item, retry_at from dead_letters where feed = ?", (feed.name,))
     return _Known(
         cursor=source.again(cursor) if whole else cursor,
