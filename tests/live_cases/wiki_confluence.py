@@ -13,6 +13,7 @@ class Case:
     form = "confluence"
     listing = r"/rest/api/content\?"
     item = r"/rest/api/content/\d+"
+    per_item = 2  # what left the listing is asked for by name
 
     def __init__(self) -> None:
         self.app = Confluence(most=3)
