@@ -178,6 +178,21 @@ def test_a_host_gets_few_requests_at_a_time(server):
     assert server.most_at_once == 2
 
 
+def test_feeds_with_limits_of_their_own_share_the_host(server, monkeypatch):
+    monkeypatch.setattr(transport_module, "_hosts", {})
+    server.fail("status", status=429, headers={"Retry-After": "3600"}, times=1)
+    narrow, wide = (QUICK.model_copy(update={"concurrency": many}) for many in (1, 8))
+    with pytest.raises(OutageError, match=r"429|left alone"):
+        ask(server, network=narrow)
+    with pytest.raises(OutageError, match="left alone"):
+        ask(server, network=wide)
+    host = transport_module._host("logbook.example:443")
+    with host.place(8, 0) as first, host.place(1, 0) as second, host.place(8, 0) as third:
+        assert (first, second, third) == (True, False, True)
+    with host.place(1, 0) as again:
+        assert again
+
+
 def test_certificates_are_verified(tmp_path):
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

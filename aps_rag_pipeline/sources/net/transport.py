@@ -12,7 +12,8 @@ import random
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from email.utils import parsedate_to_datetime
 from urllib.request import getproxies, proxy_bypass
 
@@ -34,20 +35,34 @@ REPEATABLE = "aps_rag_repeatable"
 
 
 class _Host:
-    """What all feeds share about a host and port: how many requests it gets at a time, and until when it wants none."""
+    """What all feeds share about a host and port: how many requests it has now, and until when it wants none."""
 
-    def __init__(self, concurrency: int) -> None:
-        self.places = threading.BoundedSemaphore(concurrency)
+    def __init__(self) -> None:
         self.quiet_until = 0.0
+        self._busy = 0
+        self._freed = threading.Condition()
+
+    @contextmanager
+    def place(self, most: int, timeout: float) -> Iterator[bool]:
+        """One request among at most `most`, whichever feed the others are of; whether there was room in time."""
+        with self._freed:
+            admitted = self._freed.wait_for(lambda: self._busy < most, timeout)
+            self._busy += admitted
+        try:
+            yield admitted
+        finally:
+            with self._freed:
+                self._busy -= admitted
+                self._freed.notify_all()
 
 
-_hosts: dict[tuple[str, int], _Host] = {}
+_hosts: dict[str, _Host] = {}
 _hosts_lock = threading.Lock()
 
 
-def _host(name: str, concurrency: int) -> _Host:
+def _host(name: str) -> _Host:
     with _hosts_lock:
-        return _hosts.setdefault((name, concurrency), _Host(concurrency))
+        return _hosts.setdefault(name, _Host())
 
 
 class _Again(Exception):
@@ -116,14 +131,12 @@ class PoliteTransport(httpx.BaseTransport):
         return max(jittered, error.pause_s if isinstance(error, _Again) else 0.0)
 
     def _attempt(self, request: httpx.Request, deadline: float) -> httpx.Response:
-        host = _host(request.url.netloc.decode("ascii"), self._network.concurrency)
+        host = _host(request.url.netloc.decode("ascii"))
         self._wait_for_quiet(host, request, deadline)
-        if not host.places.acquire(timeout=max(deadline - time.monotonic(), 0)):
-            raise OutageError(f"{shown(request.url)}: the host was busy with other requests until the deadline")
-        try:
+        with host.place(self._network.concurrency, max(deadline - time.monotonic(), 0)) as admitted:
+            if not admitted:
+                raise OutageError(f"{shown(request.url)}: the host was busy with other requests until the deadline")
             response = self._exchange(request, deadline)
-        finally:
-            host.places.release()
         if response.status_code in _WORTH_ANOTHER or (response.is_success and self._again(response)):
             pause = _asked_pause(response)
             if pause:
