@@ -99,3 +99,4 @@ def test_names_are_those_of_the_corpus_with_their_readers(facility: Facility) ->
     assert isinstance(names, KnownNames)
     assert names.meant("LTS:H1:CurrentA0", json.loads(row["access"])) == "LTS:H1:CurrentAO"
     assert names.meant("LTS:H1:CurrentA0", ["nobody knows"]) is None
+    assert names.meant("LTS;H1", json.loads(row["access"])) == "LTS:H1", "the device of the variable is known too"

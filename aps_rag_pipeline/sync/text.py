@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from aps_rag_pipeline import clock
 from aps_rag_pipeline.content import masking, ocr
 from aps_rag_pipeline.content.chunks import CHUNKS_VERSION, Chunker, text_hash
-from aps_rag_pipeline.content.ocr.repair import KnownNames, shape, shapes_in
+from aps_rag_pipeline.content.ocr.repair import KnownNames, names_within, shape, shapes_in
 from aps_rag_pipeline.content.passages import PASSAGES_VERSION, Passage, cut
 from aps_rag_pipeline.records import Attachment, Record, decode_record
 from aps_rag_pipeline.stores.catalog import Catalog, from_iso, iso, marks, pack, unpack
@@ -43,6 +43,7 @@ def read_pictures(workspace: Workspace) -> StageReport:
     catalog = workspace.catalog
     engine = ocr.engine_version()
     languages = {feed.name: feed.ocr_language for feed in workspace.settings.feeds}
+    misread = _Misread(catalog)
 
     def work(changed: list[ChangedRecord]) -> Counter[str]:
         counts: Counter[str] = Counter()
@@ -59,7 +60,7 @@ def read_pictures(workspace: Workspace) -> StageReport:
                         continue
                     key = (attachment.sha256, attachment.page, languages.get(record.feed, "eng"))
                     wanted.setdefault(key, (attachment, set()))[1].add(record.rid)
-            counts["records_with_new_names"] += _touch_misread(catalog, changed, catalog.changeset())
+            counts["records_with_new_names"] += misread.touch(changed, catalog.changeset())
         new = {key: value for key, value in wanted.items() if not _is_read(catalog, key, engine)}
         counts["pictures"] += len(wanted)
         counts["pictures_known"] += len(wanted) - len(new)
@@ -135,31 +136,41 @@ def _recognise(
 
 
 def known_names(catalog: Catalog) -> KnownNames:
-    """Process variables and devices of the corpus, with the labels of those who may see them."""
-    rows = catalog.connection.execute(
-        "select id as name, access from records where source = 'epics' and removed = 0 union all "
-        "select name, access from nodes where type in ('process_variable', 'device') and removed = 0"
-    )
-    return KnownNames((row["name"], frozenset(json.loads(row["access"]))) for row in rows)
+    """Process variables of the corpus and the devices within their names, with the labels of those who may see them."""
+    rows = catalog.connection.execute("select id, access from records where source = 'epics' and removed = 0")
+    return KnownNames((name, frozenset(json.loads(row["access"]))) for row in rows for name in names_within(row["id"]))
 
 
-def _touch_misread(catalog: Catalog, changed: list[ChangedRecord], target: int) -> int:
-    """Bring back the records whose pictures show, misread, a name that is new: how many."""
-    rids = [record.rid for record in changed if not record.removed]
-    shapes = {
-        shape(row["id"])
-        for row in catalog.connection.execute(
+class _Misread:
+    """Records whose pictures, read before this run, may show a name; looked through once, when a name is new."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._records_of: dict[str, set[int]] | None = None
+
+    def touch(self, changed: list[ChangedRecord], target: int) -> int:
+        """Bring back those that show, misread, a name of these records: how many."""
+        rids = [record.rid for record in changed if not record.removed]
+        new = self._catalog.rows(
             f"select id from records where source = 'epics' and rid in ({marks(rids)})", tuple(rids)
         )
-    }
-    found: set[int] = set()
-    if shapes:
-        rows = catalog.connection.execute(
+        if not new:
+            return 0
+        if self._records_of is None:
+            self._records_of = self._by_shape()
+        shapes = {shape(name) for row in new for name in names_within(row["id"])}
+        found = {rid for each in shapes for rid in self._records_of.get(each, ())}
+        touch(self._catalog, found, "a name that its picture may show is known now", target)
+        return len(found)
+
+    def _by_shape(self) -> dict[str, set[int]]:
+        found: dict[str, set[int]] = {}
+        for row in self._catalog.connection.execute(
             "select distinct a.rid, o.text from ocr o join attachments a on a.sha256 = o.sha256 where o.text <> ''"
-        )
-        found = {row["rid"] for row in rows if not shapes.isdisjoint(shapes_in(row["text"]))}
-        touch(catalog, found, "a name that its picture may show is known now", target)
-    return len(found)
+        ):
+            for each in shapes_in(row["text"]):
+                found.setdefault(each, set()).add(row["rid"])
+        return found
 
 
 def picture_reader(

@@ -43,6 +43,13 @@ def shapes_in(text: str) -> set[str]:
     return {shape(word.strip(_EDGES)) for word in text.split() if len(word) >= _SHORTEST}
 
 
+def names_within(variable: str) -> list[str]:
+    """A process variable and the devices that its name runs through: `S35:KICKER:HVPS:VoltageM` names the device
+    `S35:KICKER:HVPS` too."""
+    steps = variable.split(":")
+    return [variable, *(":".join(steps[:count]) for count in range(len(steps) - 1, 1, -1))]
+
+
 class KnownNames:
     """The names of process variables and devices, by their looks; each with the labels of those who may see it."""
 
