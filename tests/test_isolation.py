@@ -51,7 +51,7 @@ def bad(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def read(data: bytes, blobs: BlobStore, name: str = "x", **limits: float) -> Partition:
-    return partition(data, name, Limits(**limits), blobs, ZONE)  # type: ignore[arg-type]
+    return partition(data, name, Limits(**limits), blobs, ZONE)
 
 
 def children() -> list[psutil.Process]:

@@ -40,6 +40,12 @@ class ChildError(Exception):
     """The child does not answer: it could not be started, or it has ended."""
 
 
+def child_environment(**more: str) -> dict[str, str]:
+    """The variables of a child that reads what nobody vouches for, with `more` of them."""
+    kept = {n: value for n, value in os.environ.items() if n in _KEPT or n.startswith(_KEPT_PREFIXES)}
+    return {**kept, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **more}
+
+
 class Child:
     """A process with a group of its own, so that what it starts dies with it. Not for several threads at a time."""
 
@@ -49,8 +55,6 @@ class Child:
         Raises:
             ChildError: it cannot be started.
         """
-        kept = {n: value for n, value in os.environ.items() if n in _KEPT or n.startswith(_KEPT_PREFIXES)}
-        kept["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
         try:
             # A module of our own, not multiprocessing: nothing of the caller's main module is imported again.
             self._process = subprocess.Popen(
@@ -58,7 +62,7 @@ class Child:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                env=kept | dict(environment or {}),
+                env=child_environment(**(environment or {})),
                 start_new_session=True,
             )
         except OSError as error:

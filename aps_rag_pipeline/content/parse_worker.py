@@ -6,7 +6,7 @@ import hashlib
 import pickle
 import signal
 import sys
-from typing import IO
+from typing import IO, Any, cast
 
 import msgspec
 
@@ -89,7 +89,7 @@ def _refused(reason: str, remedy: str, permanent: bool = True, document: bool = 
 
 def main() -> None:
     # A library behind `unstructured` takes torch along wherever it is: twice the start and 190 MB for nothing.
-    sys.modules["torch"] = None  # type: ignore[assignment]
+    cast(dict[str, Any], sys.modules)["torch"] = None
     source, target = own_streams()
     while (head := read_frame(source)) is not None:
         job: Job = pickle.loads(head)

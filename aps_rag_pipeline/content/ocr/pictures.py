@@ -192,5 +192,4 @@ def dark_on_light(image: Image.Image) -> Image.Image:
 
 def is_blank(image: Image.Image) -> bool:
     """Whether there is nothing to see, or too little for a letter."""
-    extrema = image.convert("L").getextrema()
-    return min(image.size) < 6 or float(extrema[1]) - float(extrema[0]) < 8  # type: ignore[arg-type]
+    return min(image.size) < 6 or int(np.ptp(np.asarray(image.convert("L")))) < 8

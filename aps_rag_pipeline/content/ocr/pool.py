@@ -15,6 +15,7 @@ from queue import SimpleQueue
 
 import msgspec
 
+from aps_rag_pipeline.content.children import child_environment
 from aps_rag_pipeline.content.ocr.reading import OcrResult
 from aps_rag_pipeline.settings import Limits
 
@@ -134,13 +135,20 @@ class _Reader:
             if self._process is None or self._process.poll() is not None:
                 # A file of our own, not multiprocessing: nothing of the caller's main module is imported again.
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", "aps_rag_pipeline.content.ocr.worker", self._limits.model_dump_json()],
+                    [
+                        sys.executable,
+                        "-X",
+                        "utf8",
+                        "-m",
+                        "aps_rag_pipeline.content.ocr.worker",
+                        self._limits.model_dump_json(),
+                    ],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
                     text=True,
                     encoding="utf-8",
-                    env=os.environ | {"OMP_THREAD_LIMIT": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                    env=child_environment(OMP_THREAD_LIMIT="1", PYTHONUTF8="1"),
                     start_new_session=True,  # so that its Tesseract dies with it
                 )
             return self._process

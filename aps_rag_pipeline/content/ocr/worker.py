@@ -58,6 +58,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.stdin.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
-    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
     main()
