@@ -8,7 +8,6 @@ import json
 import logging
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -20,6 +19,7 @@ from aps_rag_pipeline.settings import Settings
 from aps_rag_pipeline.sources.base import Complete, Cursor, Failure, Ignored, Relabel, Removal, Upsert
 from aps_rag_pipeline.stores.catalog import Catalog, from_iso, iso, pack, pack_json
 from aps_rag_pipeline.sync import spool, state
+from aps_rag_pipeline.sync.ignored import note_ignored, units_above
 from aps_rag_pipeline.sync.letters import note_failures
 from aps_rag_pipeline.sync.removals import (
     ChangesetNumber,
@@ -223,7 +223,7 @@ class _Batch:
         self._remove(gone)
         pause = timedelta(hours=self.settings.limits.retry_hours)
         note_failures(self.catalog, self.header.feed, self.failures, self.complete, self.cursor, pause)
-        self._note_ignored()
+        note_ignored(self.catalog, self.header.feed, self.ignored, self.complete)
         self.numbers.add(self.changes.counts)
         self.catalog.connection.execute("drop table temp.incoming")
 
@@ -237,7 +237,7 @@ class _Batch:
         return {
             unit
             for unit in known - self.complete - failed - listed
-            if not any(folder in failed for folder in _units_above(unit))
+            if not any(folder in failed for folder in units_above(unit))
         }
 
     def _note_copies(self) -> None:
@@ -384,23 +384,6 @@ class _Batch:
             return set()
         rows = self.catalog.rows("select rid, id from records where feed = ? and removed = 0", (self.header.feed,))
         return {row["rid"] for row in rows if row["id"] in self.renamed}.intersection(gone)
-
-    def _note_ignored(self) -> None:
-        feed, connection = self.header.feed, self.catalog.connection
-        known = [row["place"] for row in self.catalog.rows("select place from ignored where feed = ?", (feed,))]
-        read_again = [place for place in known if any(unit in self.complete for unit in _units_above(place))]
-        connection.executemany("delete from ignored where feed = ? and place = ?", ((feed, p) for p in read_again))
-        connection.executemany(
-            "insert or replace into ignored values (?, ?, ?)", ((feed, i.place, i.reason) for i in self.ignored)
-        )
-
-
-def _units_above(place: str) -> Iterator[str]:
-    """The units that a place may lie in: itself, its file, and the folders above."""
-    yield place
-    for at, sign in enumerate(place):
-        if sign in ":/":
-            yield place[:at]
 
 
 def _remember(workspace: Workspace, header: spool.Header, fingerprint: str | None, changes: FeedChanges) -> None:
