@@ -32,7 +32,7 @@ from aps_rag_pipeline.sources.base import (
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError, RefusedError
 from aps_rag_pipeline.sources.webcenter.binder import DeniedError, read_binder
 from aps_rag_pipeline.sources.webcenter.listing import list_all
-from aps_rag_pipeline.sources.webcenter.options import Options
+from aps_rag_pipeline.sources.webcenter.options import WebCenterOptions
 from aps_rag_pipeline.sources.webcenter.times import Times
 from aps_rag_pipeline.stores.blobs import BlobStore
 from tests.documents import pdf, utc
@@ -511,7 +511,7 @@ def test_what_is_not_the_file_is_not_taken_for_it(reader: Reader, fault: dict[st
 def test_a_sign_in_page_without_a_type_is_not_kept_as_a_file_of_unknown_size(reader: Reader) -> None:
     reader.store.check_in("APS_1", b"\x00dwg", file="drawing.dwg", web=("pdf", pdf(["Sheet one"])))
     described = reader.app._search_row
-    reader.app._search_row = lambda r: {**described(r), "WebFileSize": ""}  # type: ignore[method-assign]
+    reader.app._search_row = lambda r: {**described(r), "WebFileSize": ""}
     reader.server.fail("body", path="Rendition=Web", body=b"<!DOCTYPE html><html><title>Sign in</title></html>")
     changes = reader.sync()
     assert "a web page came in place of" in failures(changes)[0].reason
@@ -662,8 +662,8 @@ def test_what_the_account_may_no_longer_read_is_served_no_more(reader: Reader, m
 def test_labels_by_group_and_account(group: str, account: str, wanted: tuple[str, ...]) -> None:
     rules = {"Public": ["public"], "Controlled": ["staff", "ops"], "Controlled/rf": ["rf"]}
     row = {"dSecurityGroup": group, "dDocAccount": account}
-    assert Options(access=rules).labels_of(row, ("facility",)) == wanted
-    assert Options().labels_of(row, ("facility",)) == ("facility",)
+    assert WebCenterOptions(access=rules).labels_of(row, ("facility",)) == wanted
+    assert WebCenterOptions().labels_of(row, ("facility",)) == ("facility",)
 
 
 def test_a_relabelling_is_seen_and_a_blank_label_admits_nobody(reader: Reader) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,7 @@ class Reader:
 
 def put(where: Ioc, **values: Any) -> None:
     """Write to records, or to fields of them (`CUR__DESC`), and wait until it is done."""
-    with ChannelAccess([where.ca], None, PATIENT.timeout_s) as client:
+    with closing(ChannelAccess([where.ca], None, PATIENT.timeout_s)) as client:
         for name, value in values.items():
             (pv,) = client._context.get_pvs(f"T:{name.replace('__', '.')}")
             pv.wait_for_connection(timeout=PATIENT.timeout_s)

@@ -87,7 +87,7 @@ def tables(found: Partition) -> list[list[list[str]]]:
 
 def saved(file: object) -> bytes:
     target = io.BytesIO()
-    file.save(target)  # type: ignore[attr-defined]
+    file.save(target)
     return target.getvalue()
 
 

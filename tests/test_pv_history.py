@@ -119,7 +119,7 @@ def test_while_management_is_down_an_empty_window_stays_explained(server: Faulty
 
 def test_the_latest_sample(server: FaultyServer, store: Store) -> None:
     with Http(Network()) as http:
-        assert latest(http, server.url, "S:DCCT", now=START + 3 * HOUR).value == 2.0  # type: ignore[union-attr]
+        assert latest(http, server.url, "S:DCCT", now=START + 3 * HOUR).value == 2.0
         with pytest.raises(GoneError):
             latest(http, server.url, "S:NOBODY")
         store.put(Archived("S:NEW", created=START))

@@ -14,7 +14,8 @@ from aps_rag_pipeline.content.tables import Cell, Row, cell_text
 from aps_rag_pipeline.sources.base import Failure, FeedError, Found, Ignored, UnreadableError, Upsert
 from aps_rag_pipeline.sources.live import Listed, LiveSource, Memory, Scan, digest
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError
-from aps_rag_pipeline.sources.sql.options import SqlOptions, sql_options
+from aps_rag_pipeline.sources.options import read_options
+from aps_rag_pipeline.sources.sql.options import SqlOptions
 from aps_rag_pipeline.sources.sql.session import Database
 from aps_rag_pipeline.sources.sql.table import QueryTable, TableRow
 from aps_rag_pipeline.sources.tabular import MAX_ID, RowSource, first_of, id_text, plain, shortened
@@ -97,7 +98,7 @@ class DatabaseScan(Scan[RowUnit]):
     def __init__(self, source: DatabaseSource, memory: Memory) -> None:
         super().__init__(source.feed, source.context, memory)
         self._source = source
-        self._options: SqlOptions = sql_options(source.feed)
+        self._options = read_options(source.feed, SqlOptions)
         self.database = Database(source.feed, source.context)
         self._table: QueryTable | None = None
         self._block: dict[str, list[TableRow]] = {}

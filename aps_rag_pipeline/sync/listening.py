@@ -17,7 +17,8 @@ from aps_rag_pipeline import clock
 from aps_rag_pipeline.settings import Feed, Settings, SettingsError
 from aps_rag_pipeline.sources.base import FeedError
 from aps_rag_pipeline.sources.belylive.events import Event, MalformedEvent, read_event
-from aps_rag_pipeline.sources.belylive.options import Mqtt, read_options
+from aps_rag_pipeline.sources.belylive.options import BelyOptions, Mqtt
+from aps_rag_pipeline.sources.options import read_options
 from aps_rag_pipeline.stores.home import Home
 from aps_rag_pipeline.sync import state
 
@@ -42,7 +43,7 @@ def feeds_with_a_broker(settings: Settings) -> list[tuple[Feed, Mqtt]]:
         if feed.form != "rest":
             continue
         try:
-            broker = read_options(feed).mqtt
+            broker = read_options(feed, BelyOptions).mqtt
         except FeedError as error:
             raise SettingsError(str(error)) from error
         if broker is not None:

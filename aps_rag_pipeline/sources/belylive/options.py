@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field, field_validator
 
-from aps_rag_pipeline.settings import Feed, SecretPlace, Section
-from aps_rag_pipeline.sources.base import FeedError
+from aps_rag_pipeline.settings import SecretPlace, Section
+from aps_rag_pipeline.sources.options import Options
 
 
 class Mqtt(Section):
@@ -26,23 +27,12 @@ class Mqtt(Section):
         return self.host, self.port or (8883 if self.tls else 1883)
 
 
-class Options(Section):
+class BelyOptions(Options):
     logbooks: tuple[str, ...] = Field((), description="names, shown names or ids of logbook types; empty means all")
     attachments: bool = True
     mqtt: Mqtt | None = None
 
-
-def read_options(feed: Feed) -> Options:
-    """The options of a feed.
-
-    Raises:
-        FeedError: with the option that cannot be used.
-    """
-    said = {**feed.options}
-    if isinstance(said.get("logbooks"), list):
-        said["logbooks"] = tuple(map(str, said["logbooks"]))
-    try:
-        return Options.model_validate(said)
-    except ValidationError as error:
-        wrong = "; ".join(f"options.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise FeedError(f"feed {feed.name}: {wrong}") from error
+    @field_validator("logbooks", mode="before")
+    @classmethod
+    def _ids_too(cls, value: Any) -> Any:
+        return tuple(map(str, value)) if isinstance(value, list) else value

@@ -24,7 +24,7 @@ from aps_rag_pipeline.settings import Feed
 from aps_rag_pipeline.sources.base import Failure, FeedError, Ignored, SourceContext, UnreadableError, Upsert
 from aps_rag_pipeline.sources.belylive.attachments import FilesOnServer, NoFiles
 from aps_rag_pipeline.sources.belylive.client import Bely, MissingError, ServerError
-from aps_rag_pipeline.sources.belylive.options import Options, read_options
+from aps_rag_pipeline.sources.belylive.options import BelyOptions
 from aps_rag_pipeline.sources.belylive.searching import Finding, find_changes, flood, iso, time_of
 from aps_rag_pipeline.sources.belylive.sightings import Sightings
 from aps_rag_pipeline.sources.jsonfiles import JsonObject, Value, at, sequence, string
@@ -33,6 +33,7 @@ from aps_rag_pipeline.sources.logbooks.dialects import read_values
 from aps_rag_pipeline.sources.logbooks.threads import ThreadWriter
 from aps_rag_pipeline.sources.logbooks.units import as_far_as_given, unit_records
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError
+from aps_rag_pipeline.sources.options import read_options
 
 #: How far searches go back behind the newest known change: clocks that were set, saves that took long.
 OVERLAP = timedelta(days=3)
@@ -62,7 +63,7 @@ class _Listing:
 class BelyScan(Scan[LogDocument]):
     """One look at a server."""
 
-    def __init__(self, feed: Feed, context: SourceContext, memory: Memory, options: Options) -> None:
+    def __init__(self, feed: Feed, context: SourceContext, memory: Memory, options: BelyOptions) -> None:
         super().__init__(feed, context, memory)
         self.options = options
         self.client = Bely(feed.url, context.network, feed.credentials)
@@ -257,4 +258,4 @@ class BelyRest(LiveSource[LogDocument]):
     def scan(self, memory: Memory) -> Scan[LogDocument]:
         if not self.feed.url:
             raise FeedError(f"feed {self.feed.name}: `url` is missing: the address of the BELY portal")
-        return BelyScan(self.feed, self.context, memory, read_options(self.feed))
+        return BelyScan(self.feed, self.context, memory, read_options(self.feed, BelyOptions))

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import Field, StringConstraints
 
 from aps_rag_pipeline.settings import Feed
 from aps_rag_pipeline.sources.base import FeedError
+from aps_rag_pipeline.sources.options import Options
 
 Membership = Literal["standard", "private", "shared"]
 Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
@@ -17,10 +18,8 @@ Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
-class GraphOptions(BaseModel):
+class GraphOptions(Options):
     """`options` of a feed of the form `graph`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     tenant: str = Field("", description="directory id or domain, for signing in with a client secret")
     client_id: str = Field("", description="the app's id; `credentials.user` is taken where this is left out")
@@ -40,17 +39,6 @@ class Service:
     origin: str
     host: str
     scope: str
-
-
-def read_options(feed: Feed) -> GraphOptions:
-    """Raises:
-    FeedError: an option is unknown or has an impossible value.
-    """
-    try:
-        return GraphOptions.model_validate(feed.options)
-    except ValidationError as error:
-        said = "; ".join(f"options.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise FeedError(f"feed {feed.name}: {said}") from error
 
 
 def read_service(feed: Feed, options: GraphOptions) -> Service:

@@ -14,14 +14,15 @@ from aps_rag_pipeline.sources.base import Failure, FeedError, Ignored, SourceCon
 from aps_rag_pipeline.sources.chats import threads
 from aps_rag_pipeline.sources.chats.messages import Message
 from aps_rag_pipeline.sources.chats.names import ChannelPlace, thread_id
+from aps_rag_pipeline.sources.former_ids import FormerIds
 from aps_rag_pipeline.sources.graphchat.client import GraphClient, Loop
 from aps_rag_pipeline.sources.graphchat.listing import Room, Told, find_rooms, find_teams, find_threads
-from aps_rag_pipeline.sources.graphchat.options import read_options
+from aps_rag_pipeline.sources.graphchat.options import GraphOptions
 from aps_rag_pipeline.sources.jsonfiles import JsonObject
 from aps_rag_pipeline.sources.live import Listed, LiveSource, Memory, Scan
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError, RefusedError
+from aps_rag_pipeline.sources.options import read_options
 from aps_rag_pipeline.sources.patience import Patience
-from aps_rag_pipeline.sources.wikis.naming import FormerIds
 
 #: Channels that are listed at a time; the requests of a host are bounded by `network.concurrency` anyway.
 _CHANNELS_AT_A_TIME = 4
@@ -49,7 +50,7 @@ class GraphScan(Scan[ThreadUnit]):
 
     def __init__(self, feed: Feed, context: SourceContext, memory: Memory) -> None:
         super().__init__(feed, context, memory)
-        self.options = read_options(feed)
+        self.options = read_options(feed, GraphOptions)
         self.client = GraphClient(feed, self.options, context.network)
         self.loop = Loop(f"graph-{feed.name}")
         self._teams: dict[str, str] = {}

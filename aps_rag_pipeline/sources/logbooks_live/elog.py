@@ -12,16 +12,16 @@ from contextlib import closing
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
-from aps_rag_pipeline.settings import Feed, SettingsError
+from aps_rag_pipeline.settings import Feed
 from aps_rag_pipeline.sources.base import Failure, FeedError, Found, Ignored, SourceContext, UnreadableError, Upsert
 from aps_rag_pipeline.sources.live import Listed, LiveSource, Memory, Scan, digest
 from aps_rag_pipeline.sources.logbooks.elog import START, Naming, RawEntry, parse_entry, to_entry
 from aps_rag_pipeline.sources.logbooks.threads import ThreadWriter
 from aps_rag_pipeline.sources.logbooks.units import unit_records
-from aps_rag_pipeline.sources.logbooks_live.elogpassword import elog_password
-from aps_rag_pipeline.sources.logbooks_live.entries import WebFiles, base_of
+from aps_rag_pipeline.sources.logbooks_live.entries import WebFiles
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError, RefusedError
 from aps_rag_pipeline.sources.net.http import Http, refuse_page
+from aps_rag_pipeline.sources.options import http_url, read_secret
 
 _LINE = re.compile(r"^ID:\s*(\d+)\s+MD5:([0-9A-F]{32})$")
 _OPTIONS = frozenset(("author", "title", "event", "logbook", "password_is_encoded"))
@@ -32,6 +32,7 @@ _GONE = re.compile(
 )
 _ERROR = re.compile(r"class=[\"']?errormsg[^>]*>(.*?)</td", re.IGNORECASE | re.DOTALL)
 _TAG = re.compile(r"<[^>]*>")
+_CRYPT_ROUNDS = 5000
 _PARALLEL = 4
 _BLOCK = 50
 
@@ -87,7 +88,7 @@ class ElogScan(Scan[ElogThread]):
     def __init__(self, feed: Feed, context: SourceContext, memory: Memory, http: Http) -> None:
         super().__init__(feed, context, memory)
         self.http = http
-        self.base = base_of(feed)
+        self.base = http_url(feed, "a log book of ELOG")
         self.naming = Naming.of(feed.options, unquote(self.base.rsplit("/", 1)[-1]))
         #: As the last sync left them: what had been read of which entry.
         self._noted: dict[str, list[str]] = dict(memory.notes.get("entries", {}))
@@ -305,12 +306,17 @@ def _cookie(feed: Feed) -> str:
     credentials = feed.credentials
     if credentials.password is None:
         return ""
-    try:
-        password = credentials.password.read().get_secret_value()
-    except SettingsError as error:
-        raise FeedError(f"feed {feed.name}: {error}") from error
+    password = read_secret(feed, credentials.password)
     coded = password.removeprefix("$5$$") if feed.options.get("password_is_encoded") else elog_password(password)
     return f"unm={credentials.user}; upwd={coded}"
+
+
+def elog_password(password: str) -> str:
+    """What ELOG keeps of a password, and wants in its cookie: SHA-256 crypt without salt, in its usual rounds."""
+    from passlib.hash import sha256_crypt
+
+    coded: str = sha256_crypt.using(salt="", rounds=_CRYPT_ROUNDS).hash(password)
+    return coded.removeprefix("$5$$")
 
 
 def _refuse_page(text: str, place: str) -> None:

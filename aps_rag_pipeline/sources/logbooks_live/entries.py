@@ -10,8 +10,8 @@ from urllib.parse import urljoin
 import httpx
 import msgspec
 
-from aps_rag_pipeline.settings import Feed, SettingsError
-from aps_rag_pipeline.sources.base import Failure, FeedError, Ignored, SourceContext, UnreadableError, Upsert
+from aps_rag_pipeline.settings import Feed
+from aps_rag_pipeline.sources.base import Failure, Ignored, SourceContext, UnreadableError, Upsert
 from aps_rag_pipeline.sources.live import Listed, Memory, Scan, digest
 from aps_rag_pipeline.sources.logbooks.model import Entry, by_id, gather
 from aps_rag_pipeline.sources.logbooks.threads import ThreadWriter, is_external
@@ -136,24 +136,6 @@ def token(entry: Entry) -> str:
     )  # fmt: skip
 
 
-def client(feed: Feed, context: SourceContext) -> Http:
-    """A client that signs in with a bearer token, or user and password, where the feed has them.
-
-    Raises:
-        FeedError: a secret cannot be read.
-    """
-    credentials = feed.credentials
-    try:
-        if credentials.token is not None:
-            bearer = f"Bearer {credentials.token.read().get_secret_value()}"
-            return Http(context.network, headers={"Authorization": bearer})
-        if credentials.password is not None:
-            return Http(context.network, auth=(credentials.user, credentials.password.read().get_secret_value()))
-    except SettingsError as error:
-        raise FeedError(f"feed {feed.name}: {error}") from error
-    return Http(context.network)
-
-
 def joined(base: str, address: str) -> str:
     """The whole address that one found in an entry stands for; the address itself where it is none."""
     try:
@@ -170,14 +152,3 @@ def same_origin(target: str, base: str) -> bool:
         return False
     same = (there.scheme, there.host, there.port) == (here.scheme, here.host, here.port)
     return same and there.userinfo in (b"", here.userinfo)
-
-
-def base_of(feed: Feed) -> str:
-    """The feed's address without a slash at its end.
-
-    Raises:
-        FeedError: there is none.
-    """
-    if not feed.url.startswith(("http://", "https://")):
-        raise FeedError(f"feed {feed.name}: `url` is {feed.url!r}; it is the address of the log book, http or https")
-    return feed.url.rstrip("/")

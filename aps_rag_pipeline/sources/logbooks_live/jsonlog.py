@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import Field, field_validator
 
 from aps_rag_pipeline import clock
 from aps_rag_pipeline.settings import Feed
@@ -21,22 +21,20 @@ from aps_rag_pipeline.sources.logbooks.model import Entry
 from aps_rag_pipeline.sources.logbooks_live.entries import (
     EntriesScan,
     ThreadUnit,
-    base_of,
-    client,
     joined,
     same_origin,
     token,
 )
 from aps_rag_pipeline.sources.net.errors import OutageError
 from aps_rag_pipeline.sources.net.http import Http, parse_json
+from aps_rag_pipeline.sources.net.signin import signed_in
+from aps_rag_pipeline.sources.options import Options, http_url, read_options
 
 _TRIES = 2
 
 
-class Windows(BaseModel):
+class Windows(Options):
     """Requests by stretches of time, as the log book of the ALS wants them: `?op=retrieve&start=<s>&end=<s>`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     since: date = date(2003, 1, 1)
     days: Annotated[int, Field(ge=1)] = 365
@@ -44,10 +42,8 @@ class Windows(BaseModel):
     end: str = Field("end", description="parameter with its end")
 
 
-class JsonOptions(BaseModel):
+class JsonOptions(Options):
     """`options` of a JSON feed."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     dialect: str | None = Field(None, description="shape of the entries; found from their keys when left out")
     parameters: dict[str, str] = Field({}, description="further parameters of the request, such as op: retrieve")
@@ -69,12 +65,8 @@ class JsonLog(LiveSource[ThreadUnit]):
     version = 1
 
     def scan(self, memory: Memory) -> JsonScan:
-        try:
-            options = JsonOptions.model_validate(self.feed.options)
-        except ValidationError as error:
-            told = "; ".join(f"options.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-            raise FeedError(f"feed {self.feed.name}: {told}") from error
-        http = client(self.feed, self.context)
+        options = read_options(self.feed, JsonOptions)
+        http = signed_in(self.feed, self.context.network)
         return JsonScan(self.feed, self.context, memory, http, options)
 
 
@@ -88,7 +80,7 @@ class JsonScan(EntriesScan):
     def __init__(self, feed: Feed, context: SourceContext, memory: Memory, http: Http, options: JsonOptions) -> None:
         super().__init__(feed, context, memory, http)
         self.options = options
-        base_of(feed)
+        http_url(feed, "the log book")
         #: Where relative addresses of files start; nothing is fetched from another host.
         self._files = options.files_url or feed.url
         self._second: set[str] | None = None

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import Field, field_validator
 
 from aps_rag_pipeline.settings import Feed
 from aps_rag_pipeline.sources.base import Failure, FeedError, Ignored, SourceContext
@@ -17,9 +17,11 @@ from aps_rag_pipeline.sources.jsonfiles import JsonObject, Value, at, mapping, s
 from aps_rag_pipeline.sources.live import LiveSource, Memory, digest
 from aps_rag_pipeline.sources.logbooks.dialects import read_values
 from aps_rag_pipeline.sources.logbooks.model import Entry
-from aps_rag_pipeline.sources.logbooks_live.entries import EntriesScan, ThreadUnit, base_of, client
+from aps_rag_pipeline.sources.logbooks_live.entries import EntriesScan, ThreadUnit
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError
 from aps_rag_pipeline.sources.net.http import Http
+from aps_rag_pipeline.sources.net.signin import signed_in
+from aps_rag_pipeline.sources.options import Options, http_url, read_options
 
 #: The search engine counts no further, and gives nothing beyond.
 _WINDOW = 10_000
@@ -29,10 +31,8 @@ _WALKS = 3
 _MOST = 1000
 
 
-class OlogOptions(BaseModel):
+class OlogOptions(Options):
     """`options` of an Olog feed."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     page_size: int = Field(500, ge=2, le=_MOST, description="entries a request; the service gives 1000 at most")
     logbooks: tuple[str, ...] = Field((), description="names of the log books to read; all when left out")
@@ -82,12 +82,8 @@ class Olog(LiveSource[ThreadUnit]):
     version = 1
 
     def scan(self, memory: Memory) -> OlogScan:
-        try:
-            options = OlogOptions.model_validate(self.feed.options)
-        except ValidationError as error:
-            told = "; ".join(f"options.{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-            raise FeedError(f"feed {self.feed.name}: {told}") from error
-        http = client(self.feed, self.context)
+        options = read_options(self.feed, OlogOptions)
+        http = signed_in(self.feed, self.context.network)
         return OlogScan(self.feed, self.context, memory, http, options)
 
 
@@ -105,7 +101,7 @@ class OlogScan(EntriesScan):
     def __init__(self, feed: Feed, context: SourceContext, memory: Memory, http: Http, options: OlogOptions) -> None:
         super().__init__(feed, context, memory, http)
         self.options = options
-        self.base = base_of(feed)
+        self.base = http_url(feed, "the log book")
         self._search = "/logs/search"
         self._size = options.page_size
         #: How times are told to the service, in the order of trying: in UTC and saying so, then as the facility does.

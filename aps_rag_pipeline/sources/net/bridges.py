@@ -7,7 +7,7 @@ import io
 from collections.abc import Mapping
 from email.message import Message
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import requests
@@ -49,17 +49,17 @@ class PoliteAdapter(BaseAdapter):
             content=body.encode() if isinstance(body, str) else body,
         )
         reply = self._transport.handle_request(sent)
+        told = Message()  # where requests looks for cookies
+        for name, value in reply.headers.multi_items():
+            told.add_header(name, value)
         raw = HTTPResponse(
             io.BytesIO(reply.content),
             headers=HTTPHeaderDict(reply.headers.multi_items()),
             status=reply.status_code,
             reason=reply.reason_phrase,
             preload_content=False,
+            original_response=cast(Any, SimpleNamespace(msg=told, isclosed=lambda: True)),
         )
-        told = Message()  # where requests looks for cookies
-        for name, value in reply.headers.multi_items():
-            told.add_header(name, value)
-        raw._original_response = SimpleNamespace(msg=told, isclosed=lambda: True)  # type: ignore[assignment]
         made = requests.Response()
         made.status_code = reply.status_code
         made.reason = reply.reason_phrase
@@ -94,6 +94,16 @@ def polite_session(transport: PoliteTransport) -> requests.Session:
     for scheme in ("http://", "https://"):
         session.mount(scheme, PoliteAdapter(transport))
     return session
+
+
+def as_httpx(reply: requests.Response) -> httpx.Response:
+    """A reply in the form in which `answered` and `parse_json` take it."""
+    return httpx.Response(
+        reply.status_code,
+        headers={"Content-Type": reply.headers.get("Content-Type", "")},
+        content=reply.content,
+        request=httpx.Request("GET", reply.url or "http://unknown"),
+    )
 
 
 class AsyncPoliteTransport(httpx.AsyncBaseTransport):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from types import TracebackType
-from typing import Literal, Protocol, Self, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 Value: TypeAlias = float | int | str | bool | list[float] | list[str] | None
 ProtocolName = Literal["channel_access", "pvaccess"]
@@ -59,12 +58,6 @@ class Client(Protocol):
         ...
 
     def close(self) -> None: ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
 
 
 def open_client(protocol: ProtocolName, addresses: Sequence[str], port: int | None, timeout_s: float) -> Client:

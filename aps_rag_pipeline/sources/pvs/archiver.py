@@ -12,14 +12,13 @@ from email.utils import parsedate_to_datetime
 from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeVar
 
-from pydantic import ValidationError
-
 from aps_rag_pipeline.records import Record, access_hash, content_hash
-from aps_rag_pipeline.settings import Feed, Section
+from aps_rag_pipeline.settings import Feed
 from aps_rag_pipeline.sources.base import Failure, FeedError, Ignored, SourceContext, UnreadableError, Upsert
 from aps_rag_pipeline.sources.live import Listed, LiveSource, Memory, Scan, digest
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError
-from aps_rag_pipeline.sources.net.http import Http
+from aps_rag_pipeline.sources.net.signin import signed_in
+from aps_rag_pipeline.sources.options import Options, read_options
 from aps_rag_pipeline.sources.patience import NotAskedError, Patience
 from aps_rag_pipeline.sources.pvs.appliance import ALL, Appliance, appliance_time
 from aps_rag_pipeline.sources.pvs.archived import archived_record
@@ -33,7 +32,7 @@ _FEW_MISSING, _SHARE_MISSING = 100, 0.1
 _SETTLED_AFTER = timedelta(seconds=60)
 
 
-class Options(Section):
+class ArchiverOptions(Options):
     """What `options` of the feed may say."""
 
     #: export: all type infos at once, in which nothing can hide. recent: the reports of what was added and modified.
@@ -75,20 +74,10 @@ class ArchiverScan(Scan[ArchivedPv]):
         super().__init__(feed, context, memory)
         if not feed.url:
             raise FeedError(f"feed {feed.name}: `url` is missing: the address of the appliance, http://archiver:17665")
-        try:
-            self.options = Options.model_validate(feed.options)
-        except ValidationError as error:
-            told = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-            raise FeedError(f"feed {feed.name}: options: {told}") from error
+        self.options = read_options(feed, ArchiverOptions)
         if self.options.metadata and self.options.listing == "recent":
             raise FeedError(f"feed {feed.name}: options: `metadata` needs `listing: export`")
-        auth = None
-        if feed.credentials.password is not None:
-            auth = (feed.credentials.user, feed.credentials.password.read().get_secret_value())
-        headers = {}
-        if feed.credentials.token is not None:
-            headers["Authorization"] = f"Bearer {feed.credentials.token.read().get_secret_value()}"
-        self.http = Http(context.network, auth=auth, headers=headers)
+        self.http = signed_in(feed, context.network)
         self.appliance = Appliance(self.http, feed.url, self.options.retrieval_url)
         self._aliases: dict[str, str] = {}
         self._aliases_of: dict[str, list[str]] = {}

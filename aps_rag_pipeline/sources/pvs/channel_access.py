@@ -9,8 +9,7 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import caproto
 from caproto import ChannelType, ReadNotifyResponse
@@ -79,14 +78,6 @@ class ChannelAccess:
         self.timeout_s = timeout_s
         self._addresses = found
         self._context = self._opened()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         self._context.disconnect()

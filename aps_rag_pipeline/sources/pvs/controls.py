@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from aps_rag_pipeline.content.text import decode
 from aps_rag_pipeline.records import Record, access_hash, content_hash
-from aps_rag_pipeline.settings import Feed, Section
+from aps_rag_pipeline.settings import Feed
 from aps_rag_pipeline.sources.base import Failure, FeedError, Ignored, SourceContext, UnreadableError, Upsert
 from aps_rag_pipeline.sources.live import Listed, LiveSource, Memory, Scan
 from aps_rag_pipeline.sources.net.errors import OutageError
+from aps_rag_pipeline.sources.options import Options, read_options
 from aps_rag_pipeline.sources.pvs.answers import Answer, ProtocolName, open_client
 from aps_rag_pipeline.sources.pvs.model import MAX_NAME, pv_of_fields, pv_record
 from aps_rag_pipeline.sources.pvs.record_fields import lasting
@@ -22,7 +24,7 @@ from aps_rag_pipeline.sources.pvs.record_fields import lasting
 _LISTS = (".txt", ".lst", ".list")
 
 
-class Options(Section):
+class ControlsOptions(Options):
     """What `options` of the feed may say."""
 
     #: PVs to read, beside those of `location`.
@@ -76,11 +78,7 @@ class ControlsScan(Scan[AnsweredPv]):
     def __init__(self, feed: Feed, context: SourceContext, memory: Memory, protocol: ProtocolName) -> None:
         super().__init__(feed, context, memory)
         self.protocol = protocol
-        try:
-            self.options = Options.model_validate(feed.options)
-        except ValidationError as error:
-            told = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-            raise FeedError(f"feed {feed.name}: options: {told}") from error
+        self.options = read_options(feed, ControlsOptions)
         self._answered = 0
 
     def alive(self) -> bool:
@@ -100,7 +98,7 @@ class ControlsScan(Scan[AnsweredPv]):
             )
         timeout = self.context.network.timeout_s
         problem = ""
-        with open_client(self.protocol, self.options.addresses, self.options.port, timeout) as client:
+        with closing(open_client(self.protocol, self.options.addresses, self.options.port, timeout)) as client:
             for answer in client.ask(wanted, fields=self.options.fields).values():
                 self._answered += not answer.problem
                 problem = problem or answer.problem
@@ -148,7 +146,10 @@ class ControlsScan(Scan[AnsweredPv]):
             yield from self._named_by_list(path)
 
     def _named_by_list(self, path: Path) -> Iterator[str | Failure]:
+        limit = self.context.limits.max_file_mb
         try:
+            if path.stat().st_size > limit * 1e6:
+                raise FeedError(f"{path}: the list of PVs is above limits.max_file_mb ({limit:g}); split it")
             lines = decode(path.read_bytes(), self.feed.encoding).splitlines()
         except (OSError, UnreadableError) as error:
             raise FeedError(f"{path}: the list of PVs cannot be read ({error})") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 
 from aps_rag_pipeline.sources.pvs.answers import Answer, ProtocolName, open_client
 
@@ -23,5 +24,5 @@ def read_now(
     wanted = list(dict.fromkeys(names))
     if not wanted:
         return {}
-    with open_client(protocol, addresses, port, timeout_s) as client:
+    with closing(open_client(protocol, addresses, port, timeout_s)) as client:
         return client.ask(wanted, fields=False)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from p4p.client.thread import Context
 from p4p.wrapper import Value as Structure
@@ -62,14 +61,6 @@ class PvAccess:
         }
         self.timeout_s = timeout_s
         self._context = Context("pva", conf=conf if addresses else None, useenv=not addresses, nt=False)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         self._context.close()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import Field, field_validator
 
-from aps_rag_pipeline.settings import Feed
-from aps_rag_pipeline.sources.base import FeedError
+from aps_rag_pipeline.sources.options import Options
 
 #: Strings, quoted names and comments: what stands in them is no SQL.
 _QUOTED = re.compile(
@@ -21,10 +20,8 @@ _WRITES = re.compile(
 )
 
 
-class SqlOptions(BaseModel):
+class SqlOptions(Options):
     """`options` of a feed of the form `sql`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     query: str = Field(description="one SELECT that gives a row an item")
     page_rows: int = Field(1000, ge=1, le=100_000, description="rows fetched from the database at a time")
@@ -36,21 +33,6 @@ class SqlOptions(BaseModel):
     @classmethod
     def _one_select(cls, query: str) -> str:
         return one_select(query)
-
-
-def sql_options(feed: Feed) -> SqlOptions:
-    """The options of a feed.
-
-    Raises:
-        FeedError: one is missing, strange, or out of its range; or the query is more than one SELECT.
-    """
-    try:
-        return SqlOptions(**feed.options)
-    except ValidationError as error:
-        said = "; ".join(
-            f"options.{'.'.join(map(str, e['loc']))}: {e['msg'].removeprefix('Value error, ')}" for e in error.errors()
-        )
-        raise FeedError(f"feed {feed.name}: {said}") from error
 
 
 def one_select(query: str) -> str:

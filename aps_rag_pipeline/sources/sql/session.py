@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aps_rag_pipeline.content.text import decode
-from aps_rag_pipeline.settings import Feed, Network, SettingsError
+from aps_rag_pipeline.settings import Feed, Network
 from aps_rag_pipeline.sources.base import FeedError, SourceContext
 from aps_rag_pipeline.sources.net.errors import OutageError
+from aps_rag_pipeline.sources.options import read_secret
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Connection, Engine, Executable
@@ -50,7 +51,8 @@ class Database:
         self._network: Network = context.network
         self._zone = context.zone.key
         self._encoding = feed.encoding
-        self._password = _password(feed)
+        place = feed.credentials.password
+        self._password = read_secret(feed, place) if place is not None else ""
         self._connection: Connection | None = None
         self._cut = False
         self.file, url = _address(feed, self._password)
@@ -227,15 +229,6 @@ class Database:
 _POSTGRESQL_SESSION = """select set_config('TimeZone', :zone, true), set_config('DateStyle', 'ISO, MDY', true),
 set_config('IntervalStyle', 'postgres', true), set_config('lock_timeout', :lock, true),
 set_config('statement_timeout', :statement, true)"""
-
-
-def _password(feed: Feed) -> str:
-    if feed.credentials.password is None:
-        return ""
-    try:
-        return feed.credentials.password.read().get_secret_value()
-    except SettingsError as error:
-        raise FeedError(f"feed {feed.name}: credentials.password: {error}") from error
 
 
 def _address(feed: Feed, password: str) -> tuple[Path | None, URL]:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from aps_rag_pipeline.settings import Feed
-from aps_rag_pipeline.sources.base import FeedError
+from aps_rag_pipeline.sources.options import Options
 from aps_rag_pipeline.sources.tabular import labels
 from aps_rag_pipeline.sources.webcenter.binder import Row
 
 Rendition = Literal["Primary", "Web"]
 
 
-class Options(BaseModel):
+class WebCenterOptions(Options):
     """`options` of the feed."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     query: str = Field("", description="which documents, in the server's Universal query syntax; empty: all")
     page_size: int = Field(200, ge=2, le=5000, description="rows asked for at a time; the server may give fewer")
@@ -37,7 +34,7 @@ class Options(BaseModel):
     )
 
     @model_validator(mode="after")
-    def _one_rule(self) -> Options:
+    def _one_rule(self) -> WebCenterOptions:
         if self.access is not None and self.access_field:
             raise ValueError("name either `access` or `access_field`")
         return self
@@ -57,19 +54,3 @@ class Options(BaseModel):
         names = [f"{group}/{'/'.join(steps[:depth])}" for depth in range(len(steps), 0, -1)] if steps else [group]
         found = next((self.access[name] for name in names if group and name in self.access), [])
         return tuple(sorted({label.strip() for label in found if label.strip()}))
-
-
-def read_options(feed: Feed) -> Options:
-    """The feed's options.
-
-    Raises:
-        FeedError: they cannot be used.
-    """
-    try:
-        return Options.model_validate(feed.options)
-    except ValidationError as error:
-        said = "; ".join(
-            f"options.{'.'.join(map(str, e['loc']))}".rstrip(".") + f": {e['msg'].removeprefix('Value error, ')}"
-            for e in error.errors()
-        )
-        raise FeedError(f"feed {feed.name}: {said}; see docs/sources/icms-webcenter.md") from error

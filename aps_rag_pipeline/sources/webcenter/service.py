@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
 import httpx
 
-from aps_rag_pipeline.settings import Feed, Network, SettingsError
+from aps_rag_pipeline.settings import Feed, Network
 from aps_rag_pipeline.sources.base import FeedError
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError
-from aps_rag_pipeline.sources.net.http import Http, refuse_page
+from aps_rag_pipeline.sources.net.http import refuse_page
+from aps_rag_pipeline.sources.net.signin import signed_in
 from aps_rag_pipeline.sources.webcenter.binder import Binder, Row, read_binder
 from aps_rag_pipeline.sources.webcenter.options import Rendition
 
@@ -37,8 +37,7 @@ class Service:
             raise FeedError(f"feed {feed.name}: `url` is missing: the address of the content server, before /idcplg")
         url = feed.url.rstrip("/")
         self.address = url if url.endswith("/idcplg") else f"{url}/idcplg"
-        headers, auth = _sign_in(feed)
-        self._http = Http(network, headers=headers, auth=auth)
+        self._http = signed_in(feed, network)
 
     def close(self) -> None:
         self._http.close()
@@ -145,17 +144,3 @@ def _check_message(reply: httpx.Response, place: str) -> None:
             read_binder(value, place)
         except GoneError as error:
             raise OutageError(str(error)) from error
-
-
-def _sign_in(feed: Feed) -> tuple[Mapping[str, str], tuple[str, str] | None]:
-    told = feed.credentials
-    try:
-        if told.token is not None:
-            return {"Authorization": f"Bearer {told.token.read().get_secret_value()}"}, None
-        if told.password is not None:
-            return {}, (told.user, told.password.read().get_secret_value())
-    except SettingsError as error:
-        raise FeedError(f"feed {feed.name}: credentials: {error}") from error
-    if told.user:
-        raise FeedError(f"feed {feed.name}: credentials name {told.user}, but no `password`")
-    return {}, None

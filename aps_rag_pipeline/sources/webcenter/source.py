@@ -18,10 +18,11 @@ from aps_rag_pipeline.sources.base import Failure, FeedError, Ignored, SourceCon
 from aps_rag_pipeline.sources.documents import SOURCE, DocumentMaker, OtherRevision, first_readable
 from aps_rag_pipeline.sources.live import Listed, LiveSource, Memory, Scan, digest
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError
+from aps_rag_pipeline.sources.options import read_options
 from aps_rag_pipeline.sources.sidecar import Description
 from aps_rag_pipeline.sources.webcenter.binder import Binder, DeniedError, Row
 from aps_rag_pipeline.sources.webcenter.listing import list_all
-from aps_rag_pipeline.sources.webcenter.options import Rendition, read_options
+from aps_rag_pipeline.sources.webcenter.options import Rendition, WebCenterOptions
 from aps_rag_pipeline.sources.webcenter.service import Page, Service
 from aps_rag_pipeline.sources.webcenter.times import Times
 
@@ -55,7 +56,7 @@ class DocumentScan(Scan[Item]):
 
     def __init__(self, feed: Feed, context: SourceContext, memory: Memory) -> None:
         super().__init__(feed, context, memory)
-        self.options = read_options(feed)
+        self.options = read_options(feed, WebCenterOptions)
         self.service = Service(feed, context.network)
 
     def units(self) -> Iterator[Item | Failure | Ignored]:

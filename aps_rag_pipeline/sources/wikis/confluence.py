@@ -22,10 +22,12 @@ from aps_rag_pipeline.content.text import clean
 from aps_rag_pipeline.records import Link
 from aps_rag_pipeline.settings import Feed
 from aps_rag_pipeline.sources.base import Failure, Ignored, SourceContext, Upsert
+from aps_rag_pipeline.sources.former_ids import FormerIds
 from aps_rag_pipeline.sources.live import Listed, LiveSource, Memory, Scan, digest
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError, RefusedError
+from aps_rag_pipeline.sources.options import Options, http_url, read_options
 from aps_rag_pipeline.sources.wikilinks import PageLinks
-from aps_rag_pipeline.sources.wikis.naming import FormerIds, Json, Options, listed, read_options
+from aps_rag_pipeline.sources.wikis.naming import Json, listed
 from aps_rag_pipeline.sources.wikis.pages import WikiPage, page_record
 from aps_rag_pipeline.sources.wikis.uploads import LiveShelf, Upload
 from aps_rag_pipeline.sources.wikis.viewers import ODD, UntoldError, Viewers
@@ -334,4 +336,5 @@ class Confluence(LiveSource[ContentUnit]):
     key: ClassVar[str] = "wiki"
 
     def scan(self, memory: Memory) -> ConfluenceScan:
+        http_url(self.feed, "a Confluence")
         return ConfluenceScan(self.feed, self.context, memory, read_options(self.feed, ConfluenceOptions))

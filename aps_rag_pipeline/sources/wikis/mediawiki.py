@@ -21,11 +21,13 @@ from aps_rag_pipeline.content.dates import parse_time
 from aps_rag_pipeline.content.text import clean
 from aps_rag_pipeline.settings import Feed
 from aps_rag_pipeline.sources.base import Failure, Ignored, SourceContext, UnreadableError, Upsert
+from aps_rag_pipeline.sources.former_ids import FormerIds
 from aps_rag_pipeline.sources.live import Listed, LiveSource, Memory, Scan, digest
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError
+from aps_rag_pipeline.sources.options import Options, http_url, read_options
 from aps_rag_pipeline.sources.wikilinks import PageLinks
 from aps_rag_pipeline.sources.wikis.listing import list_wiki, title_id, values
-from aps_rag_pipeline.sources.wikis.naming import FormerIds, Json, Options, listed, read_options
+from aps_rag_pipeline.sources.wikis.naming import Json, listed
 from aps_rag_pipeline.sources.wikis.pages import WikiPage, page_record
 from aps_rag_pipeline.sources.wikis.uploads import LiveShelf, Upload, named
 
@@ -263,6 +265,7 @@ class MediaWiki(LiveSource[PageUnit]):
     key: ClassVar[str] = "wiki"
 
     def scan(self, memory: Memory) -> MediaWikiScan:
+        http_url(self.feed, "a MediaWiki's api.php")
         return MediaWikiScan(self.feed, self.context, memory, read_options(self.feed, MediaWikiOptions))
 
     def fingerprint(self) -> str | None:

@@ -12,11 +12,12 @@ import httpx
 
 from aps_rag_pipeline.settings import Feed, Network
 from aps_rag_pipeline.sources.base import UnreadableError
-from aps_rag_pipeline.sources.net.bridges import polite_session
+from aps_rag_pipeline.sources.net.bridges import as_httpx, polite_session
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError, RefusedError
 from aps_rag_pipeline.sources.net.http import answered, parse_json, refuse_page, without_halves
 from aps_rag_pipeline.sources.net.transport import PoliteTransport
-from aps_rag_pipeline.sources.wikis.naming import Json, read_secret
+from aps_rag_pipeline.sources.options import read_secret
+from aps_rag_pipeline.sources.wikis.naming import Json
 
 if TYPE_CHECKING:
     import requests
@@ -96,7 +97,7 @@ class Site:
         url = urljoin(self.api, address)
         ours = urlsplit(url)[:2] == urlsplit(self.api)[:2]
         with self._understood():
-            reply = answered(_as_httpx((self._session if ours else self._elsewhere).get(url)))
+            reply = answered(as_httpx((self._session if ours else self._elsewhere).get(url)))
         refuse_page(reply.content, reply.headers["Content-Type"], name, self.api)
         return reply.content
 
@@ -149,7 +150,7 @@ class Site:
     def _status(self, error: requests.HTTPError) -> OutageError:
         try:
             if error.response is not None:
-                answered(_as_httpx(error.response))
+                answered(as_httpx(error.response))
         except GoneError as gone:
             # The API itself is not there: that says nothing about the page it was asked for.
             return OutageError(f"{gone}; is `url` the address of api.php?")
@@ -181,12 +182,3 @@ def _asks_again(reply: httpx.Response) -> bool:
         return not reply.content.lstrip().startswith(b"<")  # cut off; a sign-in page stays what it is
     error = said.get("error") if isinstance(said, dict) else None
     return isinstance(error, dict) and error.get("code") in _BUSY
-
-
-def _as_httpx(reply: requests.Response) -> httpx.Response:
-    return httpx.Response(
-        reply.status_code,
-        headers={"Content-Type": reply.headers.get("Content-Type", "")},
-        content=reply.content,
-        request=httpx.Request("GET", reply.url or "http://unknown"),
-    )

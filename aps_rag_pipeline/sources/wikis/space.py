@@ -15,11 +15,12 @@ import httpx
 import requests
 
 from aps_rag_pipeline.settings import Feed, Network
-from aps_rag_pipeline.sources.net.bridges import polite_session
+from aps_rag_pipeline.sources.net.bridges import as_httpx, polite_session
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError
 from aps_rag_pipeline.sources.net.http import answered, parse_json, refuse_page
 from aps_rag_pipeline.sources.net.transport import PoliteTransport
-from aps_rag_pipeline.sources.wikis.naming import Json, read_secret
+from aps_rag_pipeline.sources.options import read_secret
+from aps_rag_pipeline.sources.wikis.naming import Json
 
 #: What is asked for at a time; a server lowers it where the expansions cost it much.
 _LIMIT = 200
@@ -177,7 +178,7 @@ class Spaces:
         url = address if "://" in address else self.url + "/" + address.lstrip("/")
         ours = urlsplit(urljoin(self.url, url))[:2] == urlsplit(self.url)[:2]
         try:
-            reply = answered(_as_httpx((self._session if ours else self._elsewhere).get(url)))
+            reply = answered(as_httpx((self._session if ours else self._elsewhere).get(url)))
         except requests.RequestException as error:
             raise OutageError(f"{self.url}: {error}") from error
         refuse_page(reply.content, reply.headers["Content-Type"], name, self.url)
@@ -185,7 +186,7 @@ class Spaces:
 
     def _asked(self, path: str, params: Json) -> httpx.Response:
         try:
-            return _as_httpx(self._client.get(path, params=params, advanced_mode=True))
+            return as_httpx(self._client.get(path, params=params, advanced_mode=True))
         except requests.RequestException as error:
             raise OutageError(f"{self.url}: {error}; mend `url`") from error
 
@@ -214,12 +215,3 @@ def _is_torn(reply: httpx.Response) -> bool:
     except ValueError:
         return True
     return False
-
-
-def _as_httpx(reply: requests.Response) -> httpx.Response:
-    return httpx.Response(
-        reply.status_code,
-        headers={"Content-Type": reply.headers.get("Content-Type", "")},
-        content=reply.content,
-        request=httpx.Request("GET", reply.url or "http://unknown"),
-    )

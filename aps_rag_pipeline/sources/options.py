@@ -1,0 +1,57 @@
+"""What `options` of a feed may say, checked against the model of its form."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from aps_rag_pipeline.settings import Feed, SecretPlace, Section, SettingsError
+from aps_rag_pipeline.sources.base import FeedError
+
+Chosen = TypeVar("Chosen", bound=BaseModel)
+
+
+class Options(Section):
+    """Base of the models: nothing that they do not name is let pass."""
+
+
+def read_options(feed: Feed, model: type[Chosen]) -> Chosen:
+    """The options of a feed.
+
+    Raises:
+        FeedError: one is unknown or has a value that cannot be used.
+    """
+    try:
+        return model.model_validate(feed.options)
+    except ValidationError as error:
+        said = "; ".join(
+            ".".join(map(str, ("options", *each["loc"]))) + f": {each['msg'].removeprefix('Value error, ')}"
+            for each in error.errors()
+        )
+        raise FeedError(f"feed {feed.name}: {said}; there are: {', '.join(model.model_fields)}") from error
+
+
+def http_url(feed: Feed, what: str) -> str:
+    """The feed's address without a slash at its end; `what` says whose it is.
+
+    Raises:
+        FeedError: there is none, or it is not one of the web.
+    """
+    if not feed.url.startswith(("http://", "https://")):
+        raise FeedError(
+            f"feed {feed.name}: `url` is missing or not one of the web: {feed.url!r}; it is the address of {what}"
+        )
+    return feed.url.rstrip("/")
+
+
+def read_secret(feed: Feed, place: SecretPlace) -> str:
+    """A password or token.
+
+    Raises:
+        FeedError: it is not where it should be.
+    """
+    try:
+        return place.read().get_secret_value()
+    except SettingsError as error:
+        raise FeedError(f"feed {feed.name}: credentials: {error}") from error
