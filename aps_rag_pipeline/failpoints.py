@@ -1,7 +1,7 @@
 """Named places before and after every durable step, where a test can kill the process.
 
-`APS_RAG_FAILPOINT=NAME` kills at the first passage of a place, `NAME:3` at the third. Without the variable a place costs
-a comparison.
+`APS_RAG_FAILPOINT=NAME` kills at the first passage of a place, `NAME:3` at the third. Without the variable a place
+costs a comparison.
 """
 
 from __future__ import annotations
@@ -11,8 +11,46 @@ import signal
 
 VARIABLE = "APS_RAG_FAILPOINT"
 
-_wanted, _, _times = os.environ.get(VARIABLE, "").partition(":")
-_left = int(_times or 1)
+#: Every place, in the order in which a sync comes to them.
+NAMES = (
+    *("blob.rename.before", "blob.rename.after", "spool.seal.before", "spool.seal.after"),
+    *("state.rename.before", "state.rename.after", "catalog.commit.before", "catalog.commit.after"),
+    *("apply.commit.before", "apply.commit.after", "apply.unlink.before", "apply.unlink.after"),
+    *("stage.redo.before", "stage.redo.after", "stage.applied.before", "stage.applied.after"),
+    *("pictures.commit.before", "pictures.commit.after", "picture.commit.before", "picture.commit.after"),
+    *("passages.commit.before", "passages.commit.after", "chunks.commit.before", "chunks.commit.after"),
+    *("vectors.commit.before", "vectors.commit.after"),
+    *("lance.create.before", "lance.create.after", "lance.delete.before", "lance.delete.after"),
+    *("lance.add.before", "lance.add.after", "dense.batch.before", "dense.batch.after"),
+    *("bm25.create.before", "bm25.create.after", "bm25.commit.before", "bm25.commit.after"),
+    *("bm25.rewrite.before", "bm25.rewrite.after"),
+    *("graph.commit.before", "graph.commit.after", "graph.batch.after"),
+    *("mart.write.before", "mart.rename.before", "mart.rename.after"),
+    *("publish.settle.before", "publish.settle.after", "publish.tag.before", "publish.tag.after"),
+    *("publish.link.before", "publish.link.after", "publish.manifest.before", "publish.manifest.after"),
+    *("publish.rename.before", "publish.rename.after", "publish.note.before", "publish.note.after"),
+    *("collect.lease.after", "collect.rename.before", "collect.rename.after", "collect.tags.before"),
+    *("collect.tag.after", "collect.versions.before", "collect.version.after", "collect.rows.before"),
+    *("collect.rows.after", "collect.blob.before", "collect.blob.after", "collect.drafts.before"),
+    *("collect.vacuum.before", "collect.vacuum.after", "collect.rmtree.before", "collect.rmtree.after"),
+    *("purge.commit.before", "purge.commit.after"),
+    *("purge.rewrite.before", "purge.rewrite.after", "purge.scrub.before", "purge.scrub.after"),
+)
+
+_wanted, _left = "", 0
+
+
+def arm(spec: str) -> None:
+    """Ask for `NAME` or `NAME:TIMES`; nothing is asked for with an empty text.
+
+    Raises:
+        ValueError: no place has this name.
+    """
+    global _wanted, _left
+    name, _, times = spec.partition(":")
+    if name and name not in NAMES:
+        raise ValueError(f"{VARIABLE}={spec}: there is no such place")
+    _wanted, _left = name, int(times or 1)
 
 
 def passing(name: str) -> None:
@@ -23,3 +61,6 @@ def passing(name: str) -> None:
     _left -= 1
     if _left == 0:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+arm(os.environ.get(VARIABLE, ""))

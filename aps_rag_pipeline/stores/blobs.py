@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+
+from aps_rag_pipeline.failpoints import passing
+
+#: Drafts older than this belong to nobody any more.
+_DRAFTS_S = 3600
 
 
 class BlobStore:
@@ -21,13 +28,15 @@ class BlobStore:
     def put(self, data: bytes) -> str:
         sha256 = hashlib.sha256(data).hexdigest()
         path = self.path(sha256)
-        if path.exists():
+        try:
             os.utime(path)  # seen again: the collector's grace period starts anew
-        else:
+        except FileNotFoundError:
             path.parent.mkdir(parents=True, exist_ok=True)
             draft = path.with_name(f".{uuid.uuid4().hex}")
             draft.write_bytes(data)
+            passing("blob.rename.before")
             os.replace(draft, path)
+            passing("blob.rename.after")
         return sha256
 
     def get(self, sha256: str) -> bytes:
@@ -42,5 +51,26 @@ class BlobStore:
                 if not path.name.startswith("."):
                     yield path.name
 
-    def remove(self, sha256: str) -> None:
-        self.path(sha256).unlink(missing_ok=True)
+    def remove(self, sha256: str, upto: float | None = None) -> bool:
+        """Remove a blob that was last seen at `upto` or before (seconds since 1970; None: whenever). Gives whether it
+        went: one that a fetch sees again in this very moment stays."""
+        path = self.path(sha256)
+        try:
+            if upto is not None and path.stat().st_mtime > upto:
+                return False
+            aside = path.with_name(f".{uuid.uuid4().hex}")
+            os.replace(path, aside)
+        except FileNotFoundError:
+            return False
+        if upto is not None and aside.stat().st_mtime > upto:
+            os.replace(aside, path)
+            return False
+        aside.unlink()
+        return True
+
+    def drop_drafts(self) -> None:
+        """Remove what writers that died have left behind."""
+        for path in self.root.glob("??/.*"):
+            with contextlib.suppress(FileNotFoundError):
+                if path.stat().st_mtime < time.time() - _DRAFTS_S:
+                    path.unlink()

@@ -18,6 +18,7 @@ import msgspec
 import zstandard
 
 from aps_rag_pipeline import clock
+from aps_rag_pipeline.failpoints import passing
 from aps_rag_pipeline.records import Record, decode_record
 from aps_rag_pipeline.stores.home import Home, HomeError
 
@@ -196,7 +197,9 @@ class Catalog:
         except BaseException:
             self.connection.execute("rollback")
             raise
+        passing("catalog.commit.before")
         self.connection.execute("commit")
+        passing("catalog.commit.after")
 
     def rows(self, sql: str, values: Iterable[Any] | dict[str, Any] = ()) -> list[sqlite3.Row]:
         bound = values if isinstance(values, dict) else tuple(values)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from aps_rag_pipeline.failpoints import passing
 from aps_rag_pipeline.stores.home import Home, HomeError
 from aps_rag_pipeline.stores.tables import chunks_table
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 MANIFEST = "manifest.json"
 LEASE = "lease"
+#: How the folder of a release begins that is being collected.
+GONE = ".gone-"
 
 
 class NoReleaseError(HomeError):
@@ -128,12 +131,18 @@ def folder_of(home: Home, number: int) -> Path:
 
 
 def read_manifest(home: Home, number: int) -> Manifest:
+    """Raises:
+    FileNotFoundError: there is no such release (any more). Whoever holds the writer lock or a lease is safe from it.
+    """
     return msgspec.json.decode((folder_of(home, number) / MANIFEST).read_bytes(), type=Manifest)
 
 
 def latest(home: Home) -> Manifest | None:
-    found = numbers(home)
-    return read_manifest(home, found[-1]) if found else None
+    """Manifest of the newest release; None before the first."""
+    while found := numbers(home):
+        with contextlib.suppress(FileNotFoundError):  # collected between the look and the reading: look again
+            return read_manifest(home, found[-1])
+    return None
 
 
 def open_release(home: Home) -> Release:
@@ -141,9 +150,14 @@ def open_release(home: Home) -> Release:
 
     Raises:
         NoReleaseError: nothing has been published.
+        HomeError: the release is damaged.
     """
+    before = None
     while found := numbers(home):
         folder = folder_of(home, found[-1])
+        if folder == before and not (folder / LEASE).exists() and (folder / MANIFEST).exists():
+            raise HomeError(f"{folder}: its file `{LEASE}` is missing; create an empty one, readable by all")
+        before = folder
         with contextlib.suppress(FileNotFoundError):  # collected between the look and the lease: look again
             lease = os.open(folder / LEASE, os.O_RDONLY)
             try:
@@ -165,6 +179,28 @@ def leased(folder: Path) -> bool:
         except BlockingIOError:
             return True
         return False
+
+
+def retire(home: Home, number: int, *, whoever_reads: bool = False) -> bool:
+    """Make a release one that no reader finds; gives False, and leaves it, when a reader holds it. Needs the writer
+    lock. With `whoever_reads` it goes all the same, without waiting.
+
+    The lease is held exclusively until the release is renamed: a reader that takes it then looks whether it still is
+    where it was.
+    """
+    folder = folder_of(home, number)
+    with _lease_file(folder) as lease:
+        try:
+            fcntl.flock(lease, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if not whoever_reads:
+                return False
+        passing("collect.lease.after")
+        gone = home.releases / f"{GONE}{number:08d}"
+        passing("collect.rename.before")
+        os.rename(folder, gone)
+        passing("collect.rename.after")
+    return True
 
 
 @contextlib.contextmanager

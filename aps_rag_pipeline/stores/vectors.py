@@ -3,47 +3,63 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+import os
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from aps_rag_pipeline.failpoints import passing
+from aps_rag_pipeline.stores import indexing
 from aps_rag_pipeline.stores.home import Home
+from aps_rag_pipeline.stores.indexing import Kind
 from aps_rag_pipeline.stores.lance import lancedb
 from aps_rag_pipeline.stores.tables import sql_list
 
 log = logging.getLogger(__name__)
 
+#: Of the folder of a table.
+_SUFFIX = ".lance"
 #: Longest `in (...)` of one deletion.
 _IDS_PER_DELETE = 5000
 #: A table with more fragments than this is compacted before it is released.
 _MANY_FRAGMENTS = 24
+#: Nor one in which more than one row in so many has been deleted: its files keep them.
+_DELETED_ONE_IN = 8
 #: Compaction leaves old versions alone: the collector drops them when no release needs them.
 _NEVER = timedelta(days=36_500)
-#: Scalar indexes pay from this size on; below it a scan is as fast.
-INDEX_FROM_ROWS = 20_000
 
 
 class LanceTables:
     """The tables of a home. Concurrent writers would duplicate rows: the home's writer lock must be held."""
 
     def __init__(self, home: Home) -> None:
-        self._connection = lancedb().connect(home.lance)
+        self._folder = home.lance
         self._open: dict[str, Any] = {}
 
+    @cached_property
+    def _connection(self) -> Any:
+        # Importing LanceDB takes longer than finding out that a sync has nothing to do.
+        return lancedb().connect(self._folder)
+
     def exists(self, name: str) -> bool:
-        return name in self.names()
+        return _has_version(self._path(name))
 
     def names(self) -> list[str]:
-        return list(self._connection.list_tables(limit=10_000).tables)
+        return sorted(path.stem for path in self._folder.glob(f"*{_SUFFIX}") if _has_version(path))
 
     def table(self, name: str, schema: pa.Schema | None = None) -> Any:
         if name not in self._open:
             if self.exists(name):
                 self._open[name] = self._connection.open_table(name)
             elif schema is not None:
+                passing("lance.create.before")
                 self._open[name] = self._connection.create_table(name, schema=schema)
+                passing("lance.create.after")
             else:
                 raise KeyError(f"no table {name}")
         return self._open[name]
@@ -54,37 +70,64 @@ class LanceTables:
         """Delete the rows whose `column` is one of `values` and append `rows`; gives how many were appended."""
         table = self.table(name, schema)
         if table.count_rows():
+            passing("lance.delete.before")
             for start in range(0, len(values), _IDS_PER_DELETE):
                 table.delete(f"{column} in ({sql_list(values[start : start + _IDS_PER_DELETE])})")
+            passing("lance.delete.after")
         batches = [batch for batch in rows if batch.num_rows]
         if batches:
+            passing("lance.add.before")
             table.add(pa.Table.from_batches(batches, schema=schema))
+            passing("lance.add.after")
         return sum(batch.num_rows for batch in batches)
 
-    def settle(self, name: str, index_columns: Sequence[str]) -> int:
-        """Compact a table that has fallen into many pieces, keep its indexes whole, and give its version."""
+    def settle(self, name: str, indexed: Mapping[str, Kind]) -> int:
+        """Compact a table that has fallen into many pieces, build what indexes it is large enough for, keep those that
+        it has whole, and give its version."""
         table = self.table(name)
-        indexed = {column for index in table.list_indices() for column in index.columns}
-        if table.count_rows() >= INDEX_FROM_ROWS:
-            for column in set(index_columns) - indexed:
-                table.create_scalar_index(column)
-        if indexed or table.stats()["fragment_stats"]["num_small_fragments"] > _MANY_FRAGMENTS:
+        if not indexing.ensure(table, indexed) and _in_pieces(table):
             table.optimize(cleanup_older_than=_NEVER)
         return int(table.version)
 
-    def forget_versions(self, name: str, before: datetime) -> None:
-        """Drop the versions written before a moment; none of them may be pinned by a tag."""
-        age = datetime.now(UTC) - before
-        self.table(name).optimize(cleanup_older_than=max(age, timedelta(0)), delete_unverified=False)
+    def forget_versions(self, name: str, older_than: timedelta) -> None:
+        """Drop versions of this age but those that are tagged and the newest, and what a writer that died has left."""
+        import lance
+
+        dataset = lance.dataset(self.table(name).uri)
+        # Files that no version names can be those of a writer at work: there is none but the one that calls this.
+        dataset.cleanup_old_versions(older_than=older_than, delete_unverified=True, error_if_tagged_old_versions=False)
+        for path in [*self._path(name).glob("*/.tmp*"), *self._path(name).glob("_versions/*#*")]:
+            path.unlink(missing_ok=True)
 
     def rewrite(self, name: str) -> None:
-        """Write a table anew, so that deleted rows are in no file of it."""
+        """Write a table anew as its next version, so that deleted rows are in no file of it."""
         table = self.table(name)
         rows, schema = table.to_arrow(), table.schema
-        self._open.pop(name)
-        self._connection.drop_table(name)
-        self._open[name] = self._connection.create_table(name, data=rows, schema=schema)
+        self._open[name] = self._connection.create_table(name, data=rows, schema=schema, mode="overwrite")
 
     def drop(self, name: str) -> None:
+        """Drop a table, at once or not at all: files are deleted one by one, and half a table could not be read."""
         self._open.pop(name, None)
-        self._connection.drop_table(name)
+        gone = self._folder / f".gone-{name}"
+        os.replace(self._path(name), gone)
+        shutil.rmtree(gone, ignore_errors=True)
+
+    def drop_remains(self) -> None:
+        """Of tables whose dropping was cut off."""
+        for path in self._folder.glob(".gone-*"):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name}{_SUFFIX}"
+
+
+def _has_version(folder: Path) -> bool:
+    """A writer that died while it made a table leaves a folder without one."""
+    return any((folder / "_versions").glob("*.manifest"))
+
+
+def _in_pieces(table: Any) -> bool:
+    if table.stats()["fragment_stats"]["num_small_fragments"] > _MANY_FRAGMENTS:
+        return True
+    newest = max(table.list_versions(), key=lambda version: version["version"])["metadata"]
+    return int(newest["total_deletion_file_rows"]) * _DELETED_ONE_IN > int(newest["total_data_file_rows"])

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from aps_rag_pipeline import clock
+from aps_rag_pipeline.failpoints import passing
 from aps_rag_pipeline.records import Record, access_hash, citation_key, content_hash, encode_record, former_ids
 from aps_rag_pipeline.settings import Settings
 from aps_rag_pipeline.sources.base import Complete, Cursor, Failure, Ignored, Relabel, Removal, Upsert
@@ -26,6 +27,7 @@ from aps_rag_pipeline.sync.removals import (
     FeedChanges,
     drop_unconfigured,
     hold,
+    note_held,
     relabel_defaults,
     removal_digest,
     remove_records,
@@ -67,7 +69,9 @@ def apply_spool(workspace: Workspace) -> ApplyReport:
             changes.append(_apply_file(workspace, path, numbers))
         except spool.DamagedError as error:
             log.error("%s; what it held is fetched again", error)
+        passing("apply.unlink.before")
         path.unlink()
+        passing("apply.unlink.after")
     changes.extend(drop_unconfigured(workspace, numbers))
     if numbers.number:
         applied = state.read_pipeline(workspace.home)
@@ -100,12 +104,16 @@ def _apply_file(workspace: Workspace, path: Path, numbers: ChangesetNumber) -> F
     catalog, settings = workspace.catalog, workspace.settings
     if header.feed not in {feed.name for feed in settings.feeds}:
         return changes  # taken out of the configuration since it was fetched
-    with catalog.transaction() as connection:
-        applied = catalog.value("select sequence from feeds where feed = ?", (header.feed,)) or 0
-        if applied != header.base:
-            # Another fetch has been applied since this one began, so its cursor knows nothing of what that one saw.
-            # The next sync fetches again from there.
-            return changes
+    before = catalog.value("select sequence from feeds where feed = ?", (header.feed,)) or 0
+    if before == header.sequence:
+        # A run died between this file's commit and its end.
+        _remember(workspace, header, header.fingerprint)
+        return changes
+    if before != header.base:
+        # Another fetch has been applied since this one began, so its cursor knows nothing of what that one saw.
+        # The next sync fetches again from there.
+        return changes
+    with numbers.kept_on_success(), catalog.transaction() as connection:
         batch = _Batch(catalog, settings, header, changes, numbers)
         for entry in entries:
             batch.take(entry)
@@ -121,7 +129,9 @@ def _apply_file(workspace: Workspace, path: Path, numbers: ChangesetNumber) -> F
                 json.dumps(list(settings.feed(header.feed).access)),
             ),
         )
-    _remember(workspace, header, batch.fingerprint, changes)
+        passing("apply.commit.before")
+    passing("apply.commit.after")
+    _remember(workspace, header, batch.fingerprint)
     return changes
 
 
@@ -386,14 +396,11 @@ class _Batch:
         return {row["rid"] for row in rows if row["id"] in self.renamed}.intersection(gone)
 
 
-def _remember(workspace: Workspace, header: spool.Header, fingerprint: str | None, changes: FeedChanges) -> None:
+def _remember(workspace: Workspace, header: spool.Header, fingerprint: str | None) -> None:
     catalog = workspace.catalog
+    note_held(workspace, header.source, header.feed)
     found = state.read_feed(workspace.home, header.source, header.feed)
     found.succeeded_at, found.fingerprint, found.config = header.started_at, fingerprint, header.config
-    found.records = int(
-        catalog.value("select count(*) from records where feed = ? and removed = 0", (header.feed,)) or 0
-    )
     found.failures = int(catalog.value("select count(*) from dead_letters where feed = ?", (header.feed,)) or 0)
-    found.held_removals, found.held_digest = changes.held, changes.held_digest
     found.retry_at = from_iso(catalog.value("select min(retry_at) from dead_letters where feed = ?", (header.feed,)))
     state.write_feed(workspace.home, found)

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from aps_rag_pipeline.failpoints import passing
 from aps_rag_pipeline.knowledge.entities import EdgeEvidence, NodeMention, settle
 from aps_rag_pipeline.knowledge.structure import EXTRACTOR, extract
 from aps_rag_pipeline.records import KEY_PREFIX
@@ -20,7 +21,7 @@ from aps_rag_pipeline.stores.vectors import LanceTables
 from aps_rag_pipeline.sync import rows
 from aps_rag_pipeline.sync.names import GRAPH
 from aps_rag_pipeline.sync.text import bodies
-from aps_rag_pipeline.sync.workspace import ChangedRecord, StageReport, Workspace, run_stage
+from aps_rag_pipeline.sync.workspace import ChangedRecord, StageReport, Workspace, run_stage, start_over
 
 _BATCH = 5000
 
@@ -28,60 +29,67 @@ _BATCH = 5000
 def build_graph(workspace: Workspace) -> StageReport:
     """Nodes and edges of the records that moved, in the catalog and in the released tables."""
     catalog, tables = workspace.catalog, LanceTables(workspace.home)
-    missing = any(not tables.exists(name) for name in (NODES, EDGES))
-    for name in (NODES, EDGES):
-        tables.table(name, SCHEMAS[name])
-
-    known = catalog.value("select 1 from stages where stage = ?", (GRAPH,)) is not None
-    before = 0 if missing else catalog.applied(GRAPH, EXTRACTOR)
+    if any(not tables.exists(name) for name in (NODES, EDGES)):
+        start_over(catalog, GRAPH, EXTRACTOR)
+        for name in (NODES, EDGES):
+            tables.table(name, SCHEMAS[name])
+    before = catalog.applied(GRAPH, EXTRACTOR)
+    # Nodes that a run which died has moved in the catalog, but perhaps not in the table.
+    unfinished = {r["node_id"] for r in catalog.rows("select node_id from nodes where changeset > ?", (before,))}
 
     def work(batch: list[ChangedRecord]) -> Counter[str]:
         changed = batch + _referring(catalog, batch, before)
         counts: Counter[str] = Counter(changed=len(changed))
         rids = [record.rid for record in changed]
         with catalog.transaction():
-            touched = {r["node_id"] for r in _mentions(catalog, rids)}
-            mentions, edges = _extract(catalog, changed)
+            touched = unfinished | {r["node_id"] for r in _mentions(catalog, rids)}
+            unfinished.clear()
+            mentions, edges, asked = extracted(catalog, changed)
+            _write_asked(catalog, rids, asked)
             touched |= {mention.node_id for _, mention in mentions}
             _write_mentions(catalog, rids, mentions)
             _write_edges(catalog, rids, edges)
             _refresh_nodes(catalog, sorted(touched))
+            passing("graph.commit.before")
+        passing("graph.commit.after")
         edge_ids = [r["edge_id"] for r in catalog.rows(f"select edge_id from edges where rid in ({marks(rids)})", rids)]
-        counts["nodes"] = _replace(tables, NODES, "node_id", sorted(touched), _node_rows(catalog, sorted(touched)))
-        counts["edges"] = _replace(tables, EDGES, "edge_id", edge_ids, _edge_rows(catalog, rids))
+        counts["nodes"] = _replace(tables, NODES, "node_id", sorted(touched), node_rows(catalog, sorted(touched)))
+        counts["edges"] = _replace(tables, EDGES, "edge_id", edge_ids, edge_rows(catalog, rids))
+        passing("graph.batch.after")
         return counts
 
-    return run_stage(workspace, GRAPH, EXTRACTOR, work, start_over=missing and known, batch=_BATCH)
+    return run_stage(workspace, GRAPH, EXTRACTOR, work, batch=_BATCH)
 
 
 def all_nodes(catalog: Catalog) -> Iterator[rows.Row]:
     """Every node, read as it is consumed."""
-    yield from _node_rows(catalog, [r["node_id"] for r in catalog.rows("select node_id from nodes where removed = 0")])
+    yield from node_rows(catalog, [r["node_id"] for r in catalog.rows("select node_id from nodes where removed = 0")])
 
 
 def all_edges(catalog: Catalog) -> Iterator[rows.Row]:
     """Every edge, read as it is consumed."""
     rids = catalog.rows("select distinct rid from edges where removed = 0")
-    yield from _edge_rows(catalog, [r["rid"] for r in rids])
+    yield from edge_rows(catalog, [r["rid"] for r in rids])
 
 
 def nodes_after(catalog: Catalog, changeset: int) -> tuple[list[rows.Row], list[str]]:
     """Nodes that moved after a changeset, and the ids of those that went."""
     found = catalog.rows("select node_id, removed from nodes where changeset > ?", (changeset,))
     live = [r["node_id"] for r in found if not r["removed"]]
-    return list(_node_rows(catalog, live)), [r["node_id"] for r in found if r["removed"]]
+    return list(node_rows(catalog, live)), [r["node_id"] for r in found if r["removed"]]
 
 
 def edges_after(catalog: Catalog, changeset: int) -> tuple[list[rows.Row], list[str]]:
     """Edges that moved after a changeset, and the ids of those that went."""
     found = catalog.rows("select edge_id, rid, removed from edges where changeset > ?", (changeset,))
     rids = sorted({r["rid"] for r in found if not r["removed"]})
-    return list(_edge_rows(catalog, rids)), [r["edge_id"] for r in found if r["removed"]]
+    return list(edge_rows(catalog, rids)), [r["edge_id"] for r in found if r["removed"]]
 
 
-def _extract(
+def extracted(
     catalog: Catalog, changed: list[ChangedRecord]
-) -> tuple[list[tuple[int, NodeMention]], list[tuple[int, EdgeEvidence]]]:
+) -> tuple[list[tuple[int, NodeMention]], list[tuple[int, EdgeEvidence]], list[tuple[int, str]]]:
+    """What live records mention and state, and what they asked for by name; each with its record's number."""
     mentions: list[tuple[int, NodeMention]] = []
     edges: list[tuple[int, EdgeEvidence]] = []
     asked: list[tuple[int, str]] = []
@@ -94,9 +102,12 @@ def _extract(
         asked.extend((record.rid, target) for target in resolver.targets)
         mentions.extend((record.rid, node) for node in nodes)
         edges.extend((record.rid, edge) for edge in stated)
-    catalog.connection.executemany("delete from asked where rid = ?", ((record.rid,) for record in changed))
+    return mentions, edges, asked
+
+
+def _write_asked(catalog: Catalog, rids: list[int], asked: list[tuple[int, str]]) -> None:
+    catalog.connection.executemany("delete from asked where rid = ?", ((rid,) for rid in rids))
     catalog.connection.executemany("insert or ignore into asked values (?, ?)", asked)
-    return mentions, edges
 
 
 def _referring(catalog: Catalog, batch: list[ChangedRecord], before: int) -> list[ChangedRecord]:
@@ -199,34 +210,42 @@ def _refresh_nodes(catalog: Catalog, node_ids: list[str]) -> None:
     target = catalog.changeset()
     for start in range(0, len(node_ids), _BATCH):
         some = node_ids[start : start + _BATCH]
-        labels: dict[str, set[str]] = {}
-        mentions: dict[str, list[NodeMention]] = {}
-        for row in catalog.connection.execute(
-            "select distinct m.node_id, m.type, m.name, m.key, r.access from mentions m "
-            f"join records r on r.rid = m.rid where r.removed = 0 and m.node_id in ({marks(some)})",
-            some,
-        ):
-            mentions.setdefault(row["node_id"], []).append(NodeMention(*row[:4]))
-            labels.setdefault(row["node_id"], set()).update(json.loads(row["access"]))
+        settled = settled_nodes(catalog, some)
         for node_id in some:
-            if node_id not in mentions:
+            if node_id not in settled:
                 catalog.connection.execute(
                     "update nodes set removed = 1, changeset = ? where node_id = ? and removed = 0", (target, node_id)
                 )
                 continue
-            node = settle(mentions[node_id])
-            new = (str(node.type), node.name, node.key, json.dumps(sorted(labels[node_id])))
             catalog.connection.execute(
                 "insert into nodes values (?, ?, ?, ?, ?, ?, 0) on conflict do update set type = excluded.type, "
                 "name = excluded.name, key = excluded.key, access = excluded.access, removed = 0, "
                 "changeset = excluded.changeset "
                 "where (type, name, key, access, removed) is not (excluded.type, excluded.name, excluded.key, "
                 "excluded.access, 0)",
-                (node_id, *new, target),
+                (node_id, *settled[node_id], target),
             )
 
 
-def _node_rows(catalog: Catalog, node_ids: Iterable[str]) -> Iterator[rows.Row]:
+def settled_nodes(catalog: Catalog, node_ids: list[str]) -> dict[str, tuple[str, str, str | None, str]]:
+    """Type, name, key and labels (JSON) of those of the nodes that a live record mentions."""
+    labels: dict[str, set[str]] = {}
+    mentions: dict[str, list[NodeMention]] = {}
+    for row in catalog.connection.execute(
+        "select distinct m.node_id, m.type, m.name, m.key, r.access from mentions m "
+        f"join records r on r.rid = m.rid where r.removed = 0 and m.node_id in ({marks(node_ids)})",
+        node_ids,
+    ):
+        mentions.setdefault(row["node_id"], []).append(NodeMention(*row[:4]))
+        labels.setdefault(row["node_id"], set()).update(rows.labels(row["access"]))
+    settled = {node_id: settle(found) for node_id, found in mentions.items()}
+    return {
+        node_id: (str(node.type), node.name, node.key, json.dumps(sorted(labels[node_id])))
+        for node_id, node in settled.items()
+    }
+
+
+def node_rows(catalog: Catalog, node_ids: Iterable[str]) -> Iterator[rows.Row]:
     wanted = list(node_ids)
     for start in range(0, len(wanted), _BATCH):
         some = wanted[start : start + _BATCH]
@@ -237,7 +256,7 @@ def _node_rows(catalog: Catalog, node_ids: Iterable[str]) -> Iterator[rows.Row]:
             }  # fmt: skip
 
 
-def _edge_rows(catalog: Catalog, rids: list[int]) -> Iterator[rows.Row]:
+def edge_rows(catalog: Catalog, rids: list[int]) -> Iterator[rows.Row]:
     for start in range(0, len(rids), _BATCH):
         some = rids[start : start + _BATCH]
         for r in catalog.rows(

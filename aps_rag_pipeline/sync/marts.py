@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
+from aps_rag_pipeline.failpoints import passing
 from aps_rag_pipeline.stores.sql_models import INPUTS, SqlModel, in_order, load_models
 from aps_rag_pipeline.stores.tables import EDGES, RECORDS
 from aps_rag_pipeline.stores.vectors import LanceTables
 from aps_rag_pipeline.sync.names import MARTS
 from aps_rag_pipeline.sync.workspace import StageReport, Workspace
 
-_LAYERS = ("staging", "marts")
+#: The layers that are written; the models of the third, `tests`, are only run.
+LAYERS = ("staging", "marts")
+
+#: Gives a released table by name.
+Read = Callable[[str], pa.Table]
 
 
 def mart_path(workspace: Workspace, name: str) -> Path:
@@ -41,48 +49,60 @@ def build_mart(workspace: Workspace, model: SqlModel) -> StageReport:
     if path.is_file() and catalog.applied(report.stage, version) == target:
         return report
     draft = path.with_name(f".{path.name}")
-    with _database(workspace, model) as connection:
-        # A single thread and the model's own order: equal tables give equal bytes.
-        connection.execute("set threads = 1")
-        connection.execute(f"copy ({model.sql}) to '{_quoted(draft)}' (format parquet, compression zstd)")
-        row = connection.execute(f"select count(*) from '{_quoted(draft)}'").fetchone()
-        report.counts["rows"] = row[0] if row else 0
+    passing("mart.write.before")
+    report.counts["rows"] = write_model(model, draft, read_working(workspace), path.parent)
     report.counts["changed"] = 1
+    passing("mart.rename.before")
     os.replace(draft, path)
+    passing("mart.rename.after")
     with catalog.transaction():
         catalog.set_applied(report.stage, version, target)
     return report
+
+
+def read_working(workspace: Workspace) -> Read:
+    """Reads the working tables."""
+    tables = LanceTables(workspace.home)
+    return lambda name: tables.table(name).to_arrow()
+
+
+def write_model(model: SqlModel, path: Path, read: Read, below: Path) -> int:
+    """Run one model over released tables, and over other models' files in the folder `below`; gives the rows."""
+    with _database(model, read, below) as connection:
+        # A single thread and the model's own order: equal tables give equal bytes.
+        connection.execute("set threads = 1")
+        connection.execute(f"copy ({model.sql}) to '{_quoted(path)}' (format parquet, compression zstd)")
+        row = connection.execute(f"select count(*) from '{_quoted(path)}'").fetchone()
+        return row[0] if row else 0
 
 
 def build_marts(workspace: Workspace) -> StageReport:
     """All models in order, as one report."""
     total: Counter[str] = Counter(changed=0)
     for model in in_order(load_models()):
-        if model.layer in _LAYERS:
+        if model.layer in LAYERS:
             total.update(build_mart(workspace, model).counts)
     return StageReport("marts", "sql", workspace.catalog.changeset(), total)
 
 
 def failing_rows(workspace: Workspace, test: SqlModel, limit: int = 20) -> list[dict[str, Any]]:
     """Rows that a data test objects to; none when it passes."""
-    with _database(workspace, test) as connection:
+    with _database(test, read_working(workspace), workspace.home.marts) as connection:
         cursor = connection.execute(f"select * from ({test.sql}) limit {limit}")
         names = [column[0] for column in cursor.description]
         return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
-def _database(workspace: Workspace, model: SqlModel) -> Any:
+def _database(model: SqlModel, read: Read, below: Path) -> Any:
     """An in-memory database that knows what the model selects from."""
     import duckdb
 
     connection = duckdb.connect()
-    tables = LanceTables(workspace.home)
     for name in model.references:
         if name in INPUTS:
-            table = tables.table({"records": RECORDS, "edges": EDGES}[name])
-            connection.register(name, table.to_arrow())
+            connection.register(name, read({"records": RECORDS, "edges": EDGES}[name]))
         else:
-            connection.execute(f"create view {name} as select * from '{_quoted(mart_path(workspace, name))}'")
+            connection.execute(f"create view {name} as select * from '{_quoted(below / f'{name}.parquet')}'")
     return connection
 
 

@@ -9,12 +9,14 @@ SPARSE = "sparse_index"
 GRAPH = "knowledge_graph"
 PROJECTION = "neo4j_projection"
 RELEASE = "release"
+#: No stage: the note that a purge has not been carried through.
+SCRUB = "purge"
 #: Prefix of the stages of SQL models, and the name of all of them together.
 MARTS = "mart"
 
 #: Raise one when the stage would now write other rows from the same input.
 DENSE_VERSION = "lance:1"
-SPARSE_VERSION = "bm25:1"
+SPARSE_VERSION = "bm25:2"
 RELEASE_VERSION = "release:1"
 PROJECTION_VERSION = "projection:1"
 

@@ -41,11 +41,10 @@ def open_workspace(settings: Settings, progress: Progress | None = None) -> Iter
         yield Workspace(settings, home, catalog, progress or NoProgress())
 
 
-def complete(workspace: Workspace, before_release: Callable[[], None] = lambda: None) -> list[StageReport]:
+def complete(workspace: Workspace) -> list[StageReport]:
     """Bring everything up to the newest changeset and publish it. Needs the writer lock."""
     model = configured_model(workspace.settings, workspace.home)
     reports = [stage(workspace, model) for stage in STAGES]
-    before_release()
     return [*reports, publish(workspace, model)]
 
 

@@ -9,6 +9,8 @@ from aps_rag_pipeline.sync.graph import all_edges, all_nodes, edges_after, nodes
 from aps_rag_pipeline.sync.names import GRAPH, PROJECTION, PROJECTION_VERSION
 from aps_rag_pipeline.sync.workspace import StageReport, Workspace
 
+#: A projection that is behind is given up when more than one row in so many has gone.
+_DEAD_ONE_IN = 8
 NO_SERVER = "no Bolt server is configured or running: the graph was not projected (`aps-rag graph up` starts one)"
 
 
@@ -52,6 +54,16 @@ def project(workspace: Workspace) -> StageReport:
 def forget(catalog: Catalog) -> None:
     """Make the next projection start over: what it would need to catch up is about to go."""
     catalog.connection.execute("delete from stages where stage = ?", (PROJECTION,))
+
+
+def drop_long_dead(catalog: Catalog) -> None:
+    """Drop tombstones, within a transaction; also those that a projection has not seen while a large part of the graph
+    went: it is built anew then."""
+    for table in ("nodes", "edges"):
+        dead, rows = catalog.rows(f"select coalesce(sum(removed), 0), count(*) from {table}")[0]
+        if dead * _DEAD_ONE_IN > rows:
+            forget(catalog)
+    drop_tombstones(catalog)
 
 
 def drop_tombstones(catalog: Catalog) -> None:

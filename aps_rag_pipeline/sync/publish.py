@@ -1,4 +1,4 @@
-"""Everything applied → a release; and the collection of releases that nobody needs any more.
+"""Everything applied → a release.
 
 A release is written last: tables are tagged, BM25 segments and marts hard-linked into a draft folder, the manifest
 added, and the folder renamed into place. Until then readers see the one before.
@@ -6,41 +6,39 @@ added, and the folder renamed into place. Until then readers see the one before.
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
-from collections import Counter
-from datetime import UTC, timedelta
 from pathlib import Path
 
 import msgspec
 
 from aps_rag_pipeline import clock
+from aps_rag_pipeline.failpoints import passing
 from aps_rag_pipeline.models import ModelDescription
-from aps_rag_pipeline.stores import releases
-from aps_rag_pipeline.stores.catalog import from_iso, unpack_json
-from aps_rag_pipeline.stores.home import Home
+from aps_rag_pipeline.stores import releases, sparse
+from aps_rag_pipeline.stores.catalog import from_iso
+from aps_rag_pipeline.stores.indexing import Kind
 from aps_rag_pipeline.stores.releases import LEASE, MANIFEST, FeedFreshness, Manifest, ReleasedModel
 from aps_rag_pipeline.stores.sql_models import load_models
 from aps_rag_pipeline.stores.tables import EDGES, NODES, PASSAGES, RECORDS, chunks_table
 from aps_rag_pipeline.stores.vectors import LanceTables
-from aps_rag_pipeline.sync import names, state
+from aps_rag_pipeline.sync import names, scrub, state
+from aps_rag_pipeline.sync.collection import collect, tag_of
 from aps_rag_pipeline.sync.marts import mart_path, stage_name
 from aps_rag_pipeline.sync.model import ConfiguredModel
 from aps_rag_pipeline.sync.workspace import StageReport, Workspace
 
 #: Stages that must have applied a changeset before it is released; marts besides.
 _NEEDED = (names.OCR, names.PASSAGES, names.CHUNKS, names.EMBEDDINGS, names.DENSE, names.SPARSE, names.GRAPH)
-#: Columns that filters and look-ups use, by table; indexed once a table is large.
-_LOOKUPS = {
-    RECORDS: ["rid", "key"],
-    PASSAGES: ["rid", "passage_id"],
-    NODES: ["node_id"],
-    EDGES: ["edge_id", "src", "dst"],
+#: Columns that filters and look-ups use, by table, and the kind of index each gets once a table is large.
+_ORIGIN: dict[str, Kind] = {"rid": "BTREE", "source": "BITMAP", "feed": "BITMAP", "access": "LABEL_LIST"}
+_LOOKUPS: dict[str, dict[str, Kind]] = {
+    RECORDS: {**_ORIGIN, "key": "BTREE", "created_at": "BTREE"},
+    PASSAGES: {**_ORIGIN, "passage_id": "BTREE", "key": "BTREE", "created_at": "BTREE"},
+    NODES: {"node_id": "BTREE", "access": "LABEL_LIST"},
+    EDGES: {"rid": "BTREE", "edge_id": "BTREE", "src": "BTREE", "dst": "BTREE"},
 }
-#: Lance counts a version's age to the moment it cleans up, a little later than it is asked to.
-_MARGIN = timedelta(seconds=5)
-_CHUNK_LOOKUPS = ["rid", "chunk_id"]
+_CHUNK_LOOKUPS: dict[str, Kind] = {**_ORIGIN, "chunk_id": "BTREE", "created_at": "BTREE", "vector": "VECTOR"}
 
 
 class NotReadyError(RuntimeError):
@@ -61,44 +59,21 @@ def publish(workspace: Workspace, configured: ConfiguredModel) -> StageReport:
     versions = _demand_applied(workspace, target)
     if newest is not None and (newest.changeset, newest.token, newest.versions) == (target, catalog.token(), versions):
         _note(workspace, target)
+        report.counts.update(collect(workspace))
         return report
+    scrubbing = scrub.wanted(catalog)
+    if scrubbing:
+        scrub.rewrite_tables(workspace)
     number = newest.number + 1 if newest else 1
     pinned = _pin(workspace, configured.description, number)
     _write(workspace, _manifest(workspace, configured.description, number, target, pinned, versions))
     report.counts["changed"] = 1
     report.counts["number"] = number
     _note(workspace, target)
-    report.counts.update(collect(workspace))
+    report.counts.update(collect(workspace, at_once=scrubbing))
+    if scrubbing:
+        scrub.finish(workspace)
     return report
-
-
-def collect(workspace: Workspace, *, at_once: bool = False) -> Counter[str]:
-    """Drop releases that a newer one has replaced for long enough and that no reader holds, then what only they needed.
-
-    `at_once` ignores the grace period and the leases: a purge must not wait.
-    """
-    home, catalog = workspace.home, workspace.catalog
-    counts: Counter[str] = Counter(releases_collected=0)
-    numbers = releases.numbers(home)
-    grace = timedelta(hours=workspace.settings.limits.retention_hours)
-    for number, newer in itertools.pairwise(numbers):
-        replaced_at = releases.read_manifest(home, newer).published_at
-        folder = releases.folder_of(home, number)
-        if at_once or (clock.now() - replaced_at >= grace and not releases.leased(folder)):
-            _drop(home, number)
-            counts["releases_collected"] += 1
-    _drop_drafts(home)
-    if counts["releases_collected"] or at_once:
-        _forget_versions(workspace)
-        with catalog.transaction() as connection:
-            dropped = connection.execute(
-                "delete from embeddings where not exists (select 1 from chunks c where c.hash = embeddings.hash)"
-            )
-            counts["vectors_collected"] = dropped.rowcount
-            connection.execute("delete from attachments where rid in (select rid from records where removed = 1)")
-            connection.execute("delete from ocr where sha256 not in (select sha256 from attachments)")
-        counts["blobs_collected"] = _collect_blobs(workspace, timedelta(0) if at_once else grace)
-    return counts
 
 
 def _demand_applied(workspace: Workspace, target: int) -> dict[str, str]:
@@ -112,18 +87,26 @@ def _demand_applied(workspace: Workspace, target: int) -> dict[str, str]:
     return {stage: found[stage]["version"] for stage in needed if stage in found}
 
 
+def lookups(fingerprint: str) -> dict[str, dict[str, Kind]]:
+    """The released tables of one embedding model, each with the columns that are indexed and how."""
+    return {**_LOOKUPS, chunks_table(fingerprint): _CHUNK_LOOKUPS}
+
+
 def _pin(workspace: Workspace, model: ModelDescription, number: int) -> dict[str, int]:
     """Settle each table and tag its version, so that no clean-up can drop it."""
     tables = LanceTables(workspace.home)
-    lookups = {**_LOOKUPS, chunks_table(model.fingerprint): _CHUNK_LOOKUPS}
     pinned: dict[str, int] = {}
-    for name, columns in lookups.items():
+    for name, columns in lookups(model.fingerprint).items():
+        passing("publish.settle.before")
         version = tables.settle(name, columns)
+        passing("publish.settle.after")
         tags = tables.table(name).tags
-        tag = _tag(number)
+        tag = tag_of(number)
+        passing("publish.tag.before")
         if tag in tags.list():  # of a draft that died before its manifest
             tags.delete(tag)
         tags.create(tag, version)
+        passing("publish.tag.after")
         pinned[name] = version
     return pinned
 
@@ -176,26 +159,30 @@ def _write(workspace: Workspace, manifest: Manifest) -> None:
     draft = home.releases / f".{manifest.number:08d}"
     shutil.rmtree(draft, ignore_errors=True)
     (draft / "marts").mkdir(parents=True)
+    passing("publish.link.before")
     _link_index(home.tantivy, draft / "tantivy")
     for name in manifest.marts:
         _link(mart_path(workspace, name), draft / "marts" / f"{name}.parquet")
+    passing("publish.link.after")
     (draft / LEASE).touch(0o644)
+    passing("publish.manifest.before")
     (draft / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest, order="deterministic")))
+    passing("publish.manifest.after")
     _sync_to_disk(draft / MANIFEST)
     _sync_to_disk(draft)
     final = releases.folder_of(home, manifest.number)
     if final.exists():  # a newer numbering over a release that lost its manifest
         shutil.rmtree(final)
+    passing("publish.rename.before")
     os.rename(draft, final)
+    passing("publish.rename.after")
     _sync_to_disk(home.releases)
 
 
 def _link_index(source: Path, target: Path) -> None:
     """A committed index by hard links: segments never change, the JSON files that name them do and so are copied."""
     target.mkdir()
-    for file in source.iterdir():
-        if file.name.endswith(".lock"):
-            continue
+    for file in sparse.committed_files(source):
         if file.suffix == ".json":
             shutil.copy2(file, target / file.name)
         else:
@@ -222,55 +209,8 @@ def _sync_to_disk(path: Path) -> None:
 
 
 def _note(workspace: Workspace, target: int) -> None:
-    state.write_pipeline(workspace.home, state.PipelineState(applied=target, released=target))
-
-
-def _tag(number: int) -> str:
-    return f"release-{number:08d}"
-
-
-def _drop(home: Home, number: int) -> None:
-    """Tags before versions; the rename decides, so that a half-dropped release is none."""
-    folder = releases.folder_of(home, number)
-    tables = LanceTables(home)
-    for name in releases.read_manifest(home, number).tables:
-        if tables.exists(name) and _tag(number) in (tags := tables.table(name).tags).list():
-            tags.delete(_tag(number))
-    gone = home.releases / f".gone-{number:08d}"
-    os.rename(folder, gone)
-    shutil.rmtree(gone, ignore_errors=True)
-
-
-def _drop_drafts(home: Home) -> None:
-    for path in home.releases.glob(".*"):
-        shutil.rmtree(path, ignore_errors=True)
-
-
-def _forget_versions(workspace: Workspace) -> None:
-    """Drop table versions older than the oldest kept release, and chunk tables of models that no release uses."""
-    home = workspace.home
-    kept = [releases.read_manifest(home, number) for number in releases.numbers(home)]
-    if not kept:
-        return
-    tables = LanceTables(home)
-    for name in tables.names():
-        pins = [manifest.tables[name] for manifest in kept if name in manifest.tables]
-        if not pins:
-            tables.drop(name)
-            continue
-        oldest = min(pins)
-        written = next(v["timestamp"] for v in tables.table(name).list_versions() if v["version"] == oldest)
-        tables.forget_versions(name, written.astimezone(UTC) - _MARGIN)
-
-
-def _collect_blobs(workspace: Workspace, grace: timedelta) -> int:
-    wanted = {row["sha256"] for row in workspace.catalog.rows("select distinct sha256 from attachments")}
-    for row in workspace.catalog.rows("select cursor from feeds"):
-        cursor = unpack_json(row["cursor"])  # live feeds keep files there that they need not fetch again
-        for files in (cursor.get("files", {}) if isinstance(cursor, dict) else {}).values():
-            wanted.update(files.values())
-    blobs, newest = workspace.home.blobs, clock.now().timestamp() - grace.total_seconds()
-    gone = [sha for sha in blobs if sha not in wanted and blobs.path(sha).stat().st_mtime <= newest]
-    for sha256 in gone:
-        blobs.remove(sha256)
-    return len(gone)
+    passing("publish.note.before")
+    found = state.read_pipeline(workspace.home)
+    found.applied = found.released = target
+    state.write_pipeline(workspace.home, found)
+    passing("publish.note.after")

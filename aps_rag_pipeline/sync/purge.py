@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
-import logging
 
 from aps_rag_pipeline import clock
+from aps_rag_pipeline.failpoints import passing
 from aps_rag_pipeline.settings import SettingsError
-from aps_rag_pipeline.stores import bolt_server, sparse
-from aps_rag_pipeline.stores.bolt import GraphError
 from aps_rag_pipeline.stores.catalog import Catalog, iso, pack_json, unpack_json
 from aps_rag_pipeline.stores.lock import WriterLock
-from aps_rag_pipeline.stores.vectors import LanceTables
-from aps_rag_pipeline.sync import pipeline, spool
+from aps_rag_pipeline.sync import pipeline, scrub
 from aps_rag_pipeline.sync.apply import apply_spool
 from aps_rag_pipeline.sync.fetch import reader
-from aps_rag_pipeline.sync.projection import NO_SERVER, forget, project
-from aps_rag_pipeline.sync.publish import collect
 from aps_rag_pipeline.sync.removals import remove_records
 from aps_rag_pipeline.sync.rows import former_ids_in
 from aps_rag_pipeline.sync.workspace import Workspace
-
-log = logging.getLogger(__name__)
 
 
 class UnknownKeyError(LookupError):
@@ -88,7 +81,10 @@ def purge(workspace: Workspace, key: str) -> int:
         rids = sorted({*rids, *_heirs(catalog, key, rids)})
         if not rids:
             raise UnknownKeyError(f"{key}: no record has this key; `aps-rag show` finds records by key")
-        rids = [rid for rid in rids if not _is_purged(catalog, rid)]
+        found, rids = rids, [rid for rid in rids if not _is_purged(catalog, rid)]
+        if not rids and scrub.wanted(catalog):  # a run died on the way
+            pipeline.complete(workspace)
+            return len(found)
         if not rids:
             raise UnknownKeyError(f"{key}: has been purged already")
         apply_spool(workspace)  # what was fetched and waits could hold its text
@@ -108,9 +104,10 @@ def purge(workspace: Workspace, key: str) -> int:
             for rid in rids:
                 connection.execute("delete from versions where rid = ?", (rid,))
                 connection.execute("update records set content_hash = '', created_at = null where rid = ?", (rid,))
-        sparse.clear(workspace.home.tantivy)  # deleted documents linger in segments: built anew from what is left
-        pipeline.complete(workspace, before_release=lambda: _rewrite(workspace))
-        _scrub(workspace)
+            scrub.want(catalog)
+            passing("purge.commit.before")
+        passing("purge.commit.after")
+        pipeline.complete(workspace)
     return len(rids)
 
 
@@ -135,36 +132,3 @@ def _forget_files(catalog: Catalog, rids: list[int]) -> None:
             catalog.connection.execute(
                 "update feeds set cursor = ? where feed = ?", (pack_json(cursor), row[0]["feed"])
             )
-
-
-def _rewrite(workspace: Workspace) -> None:
-    """Tables without the files in which deleted rows linger. Old releases lose theirs, which is what a purge is for."""
-    tables = LanceTables(workspace.home)
-    for name in tables.names():
-        tables.rewrite(name)
-
-
-def _purge_projection(workspace: Workspace) -> None:
-    try:
-        # Names of deleted nodes linger in the small server's own files: it starts empty.
-        bolt_server.wipe(workspace.home)
-        reached = NO_SERVER not in project(workspace).notices
-    except GraphError as error:
-        log.warning("the projection still holds what was purged, until it is built anew: %s", error)
-        reached = False
-    if not reached:
-        with workspace.catalog.transaction():
-            forget(workspace.catalog)
-
-
-def _scrub(workspace: Workspace) -> None:
-    """Leave no copy behind: not in old releases, nor in tombstones, free pages and log of the catalog."""
-    catalog = workspace.catalog
-    _purge_projection(workspace)
-    spool.drop_drafts(workspace.home.spool, clock.now().timestamp())
-    collect(workspace, at_once=True)
-    with catalog.transaction() as connection:
-        connection.execute("delete from nodes where removed = 1")
-        connection.execute("delete from edges where removed = 1")
-    catalog.connection.execute("vacuum")
-    catalog.connection.execute("pragma wal_checkpoint(truncate)")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import shutil
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from aps_rag_pipeline.records import access_hash
@@ -36,6 +38,16 @@ class ChangesetNumber:
         if not self.number:
             self.number = self._catalog.new_changeset("sync")
         return self.number
+
+    @contextlib.contextmanager
+    def kept_on_success(self) -> Iterator[None]:
+        """Around a transaction: a number that it opened goes when it is rolled back."""
+        before = self.number
+        try:
+            yield
+        except BaseException:
+            self.number = before
+            raise
 
     def add(self, counts: Counter[str]) -> None:
         names = ("added", "changed", "relabelled", "removed")

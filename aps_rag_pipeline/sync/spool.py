@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import io
 import os
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 import msgspec
 import zstandard
 
+from aps_rag_pipeline.failpoints import passing
 from aps_rag_pipeline.sources.base import Change
 
 _SUFFIX = ".jsonl.zst"
@@ -49,6 +51,7 @@ class SpoolWriter:
         self.path = folder / f"{header.sequence:020d}-{header.feed}{_SUFFIX}"
         self._draft = self.path.with_name("." + self.path.name)
         self._raw = self._draft.open("wb")
+        fcntl.flock(self._raw, fcntl.LOCK_EX)  # says that the fetch lives
         self._file = zstandard.ZstdCompressor(level=1).stream_writer(self._raw)
         self._file.write(_encode(header) + b"\n")
 
@@ -59,8 +62,10 @@ class SpoolWriter:
         self._file.flush(zstandard.FLUSH_FRAME)
         self._raw.flush()
         os.fsync(self._raw.fileno())
-        self._close()
+        passing("spool.seal.before")
         os.replace(self._draft, self.path)
+        passing("spool.seal.after")
+        self._close()
 
     def discard(self) -> None:
         self._close()
@@ -76,12 +81,21 @@ def waiting(folder: Path) -> list[Path]:
     return sorted(folder.glob(f"[0-9]*{_SUFFIX}")) if folder.is_dir() else []
 
 
-def drop_drafts(folder: Path, older_than: float) -> None:
-    """Remove what fetches that died have left behind (drafts last written before `older_than`, seconds since 1970)."""
+def drop_drafts(folder: Path, older_than: float, *, living: bool = False) -> None:
+    """Remove what fetches that died have left behind (drafts last written before `older_than`, seconds since 1970), and
+    with `living` also drafts that are being written: their fetches fail."""
     for path in folder.glob(f".*{_SUFFIX}"):
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(FileNotFoundError, BlockingIOError), path.open("rb") as draft:
             if path.stat().st_mtime < older_than:
+                if not living:
+                    fcntl.flock(draft, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 path.unlink()
+
+
+def oldest(folder: Path) -> float | None:
+    """When the oldest fetch began that is under way or waits (seconds since 1970); None when there is none."""
+    names = [path.name.lstrip(".") for path in folder.glob(f"*{_SUFFIX}")] if folder.is_dir() else []
+    return min((int(name.partition("-")[0]) / 1e9 for name in names), default=None)
 
 
 class DamagedError(Exception):

@@ -5,13 +5,19 @@ They are the run history that sensors and `status` look at: neither needs the ca
 
 from __future__ import annotations
 
+import contextlib
 import os
+import time
 from datetime import datetime
 from pathlib import Path
 
 import msgspec
 
+from aps_rag_pipeline.failpoints import passing
 from aps_rag_pipeline.stores.home import Home
+
+#: Drafts older than this belong to nobody any more: writing one takes no time.
+_DRAFTS_S = 60
 
 
 class FeedState(msgspec.Struct, omit_defaults=True):
@@ -79,8 +85,11 @@ def write_nudge(home: Home, feed: str, at: datetime) -> None:
 
 def all_feeds(home: Home) -> list[FeedState]:
     """Of every feed that was ever read and is not gone, configured or not."""
-    paths = sorted(home.state.glob("feed-*.json")) if home.state.is_dir() else []
-    return [msgspec.json.decode(path.read_bytes(), type=FeedState) for path in paths]
+    found = []
+    for path in sorted(home.state.glob("feed-*.json")) if home.state.is_dir() else []:
+        with contextlib.suppress(FileNotFoundError, msgspec.DecodeError):  # forgotten meanwhile, or half on the disk
+            found.append(msgspec.json.decode(path.read_bytes(), type=FeedState))
+    return found
 
 
 def read_pipeline(home: Home) -> PipelineState:
@@ -118,4 +127,14 @@ def _write(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.write_bytes(data)
+    passing("state.rename.before")
     os.replace(draft, path)
+    passing("state.rename.after")
+
+
+def drop_drafts(home: Home) -> None:
+    """Remove what writers that died have left behind."""
+    for path in home.state.glob(".*"):
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_mtime < time.time() - _DRAFTS_S:
+                path.unlink()

@@ -16,7 +16,9 @@ from aps_rag_pipeline.content import masking, ocr
 from aps_rag_pipeline.content.chunks import CHUNKS_VERSION, Chunker, text_hash
 from aps_rag_pipeline.content.ocr.repair import KnownNames, names_within, shape, shapes_in
 from aps_rag_pipeline.content.passages import PASSAGES_VERSION, Passage, cut
+from aps_rag_pipeline.failpoints import passing
 from aps_rag_pipeline.records import Attachment, Record, decode_record
+from aps_rag_pipeline.settings import Chunking
 from aps_rag_pipeline.stores.catalog import Catalog, from_iso, iso, marks, pack, unpack
 from aps_rag_pipeline.sync.letters import note_next_picture
 from aps_rag_pipeline.sync.model import ConfiguredModel
@@ -61,6 +63,8 @@ def read_pictures(workspace: Workspace) -> StageReport:
                     key = (attachment.sha256, attachment.page, languages.get(record.feed, "eng"))
                     wanted.setdefault(key, (attachment, set()))[1].add(record.rid)
             counts["records_with_new_names"] += misread.touch(changed, catalog.changeset())
+            passing("pictures.commit.before")
+        passing("pictures.commit.after")
         new = {key: value for key, value in wanted.items() if not _is_read(catalog, key, engine)}
         counts["pictures"] += len(wanted)
         counts["pictures_known"] += len(wanted) - len(new)
@@ -133,6 +137,8 @@ def _recognise(
         with catalog.transaction() as connection:
             connection.execute("insert or replace into ocr values (?, ?, ?, ?, ?, ?, ?, ?)", row)
             touch(catalog, new[key][1], "a picture was read", target)
+            passing("picture.commit.before")
+        passing("picture.commit.after")
 
 
 def known_names(catalog: Catalog) -> KnownNames:
@@ -194,6 +200,10 @@ def picture_reader(
 # passages
 
 
+def passages_version(chunking: Chunking) -> str:
+    return f"{PASSAGES_VERSION}:{chunking.passage_words}"
+
+
 def cut_passages(workspace: Workspace) -> StageReport:
     catalog, settings = workspace.catalog, workspace.settings
     words = settings.chunking.passage_words
@@ -210,9 +220,11 @@ def cut_passages(workspace: Workspace) -> StageReport:
                 # A record whose labels could not be read is served to nobody: nothing is derived from it.
                 shown = picture_reader(catalog, languages.get(record.feed, "eng"), names, body.access)
                 _replace_passages(catalog, record, cut(body, words, shown) if body.access else [], counts)
+            passing("passages.commit.before")
+        passing("passages.commit.after")
         return counts
 
-    return run_stage(workspace, PASSAGES, f"{PASSAGES_VERSION}:{words}", work)
+    return run_stage(workspace, PASSAGES, passages_version(settings.chunking), work)
 
 
 def _replace_passages(catalog: Catalog, record: ChangedRecord, passages: list[Passage], counts: Counter[str]) -> None:
@@ -245,35 +257,51 @@ def _replace_passages(catalog: Catalog, record: ChangedRecord, passages: list[Pa
 # chunks
 
 
+def chunks_version(chunking: Chunking, model: ConfiguredModel) -> str:
+    """What the chunks depend on besides the passages."""
+    limits = f"{chunking.chunk_tokens}:{chunking.overlap_tokens}:{model.description.fingerprint}"
+    return f"{CHUNKS_VERSION}:{hashlib.blake2b(limits.encode(), digest_size=6).hexdigest()}"
+
+
+def open_chunker(chunking: Chunking, model: ConfiguredModel) -> Chunker:
+    """Reads the model's tokenizer."""
+    tokens = model.tokens()
+    return Chunker(tokens.tokenizer, min(chunking.chunk_tokens, tokens.room), chunking.overlap_tokens)
+
+
 def split_chunks(workspace: Workspace, model: ConfiguredModel) -> StageReport:
     catalog, chunking = workspace.catalog, workspace.settings.chunking
-    limits = f"{chunking.chunk_tokens}:{chunking.overlap_tokens}:{model.description.fingerprint}"
-    version = f"{CHUNKS_VERSION}:{hashlib.blake2b(limits.encode(), digest_size=6).hexdigest()}"
     made: list[Chunker] = []  # opened with the first record: a run without work reads no tokenizer
 
     def work(changed: list[ChangedRecord]) -> Counter[str]:
         counts: Counter[str] = Counter()
         if not made:
-            tokens = model.tokens()
-            limit = min(chunking.chunk_tokens, tokens.room)
-            made.append(Chunker(tokens.tokenizer, limit, chunking.overlap_tokens))
+            made.append(open_chunker(chunking, model))
         with catalog.transaction():
             for record in changed:
                 _replace_chunks(catalog, record, made[0], counts)
+            passing("chunks.commit.before")
+        passing("chunks.commit.after")
         return counts
 
-    return run_stage(workspace, CHUNKS, version, work)
+    return run_stage(workspace, CHUNKS, chunks_version(chunking, model), work)
 
 
-def _replace_chunks(catalog: Catalog, record: ChangedRecord, made: Chunker, counts: Counter[str]) -> None:
+def chunks_of(catalog: Catalog, record: ChangedRecord, made: Chunker) -> list[tuple[str, str, str, bytes]]:
+    """(chunk id, passage id, text, hash) of a record, from the passages that the catalog has of it."""
     row = catalog.rows("select title, created_at from records where rid = ?", (record.rid,))[0]
     head = made.header(record.key, row["title"], from_iso(row["created_at"]))
-    new: list[tuple[str, str, str, bytes]] = []
+    found: list[tuple[str, str, str, bytes]] = []
     for passage in catalog.rows("select * from passages where rid = ? order by ordinal", (record.rid,)):
         texts = made.split(head, passage["kind"], unpack(passage["text"]).decode())
         for number, text in enumerate(texts):
             passage_id = passage["passage_id"]
-            new.append((f"{passage_id}.{number}", passage_id, text, text_hash(text)))
+            found.append((f"{passage_id}.{number}", passage_id, text, text_hash(text)))
+    return found
+
+
+def _replace_chunks(catalog: Catalog, record: ChangedRecord, made: Chunker, counts: Counter[str]) -> None:
+    new = chunks_of(catalog, record, made)
     old = catalog.rows("select chunk_id, hash from chunks where rid = ?", (record.rid,))
     counts["chunks"] += len(new)
     if {(r["chunk_id"], r["hash"]) for r in old} == {(chunk_id, made_hash) for chunk_id, _, _, made_hash in new}:

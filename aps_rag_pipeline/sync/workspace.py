@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
+from aps_rag_pipeline.failpoints import passing
 from aps_rag_pipeline.settings import Settings
 from aps_rag_pipeline.stores.catalog import Catalog
 from aps_rag_pipeline.stores.home import Home
@@ -85,20 +86,20 @@ def run_stage(
     version: str,
     work: Callable[[list[ChangedRecord]], Counter[str]],
     *,
-    start_over: bool = False,
     batch: int = BATCH,
 ) -> StageReport:
     """Give a stage every record that moved since it last finished, and note how far it came.
 
-    A stage in another version, or one whose result is missing (`start_over`), looks at every record again. Batches
-    commit on their own; they must be idempotent, since a run that died repeats them.
+    A stage in another version, or one that was made to `start_over`, looks at every record again. Batches commit on
+    their own; they must be idempotent, since a run that died repeats them.
     """
     catalog = workspace.catalog
     before = catalog.value("select version from stages where stage = ?", (stage,))
-    if before is not None and (before != version or start_over):
-        _open_changeset(catalog, stage, version)
+    if before is not None and before != version:
+        with catalog.transaction():
+            _open_changeset(catalog, stage, version)
     target = catalog.changeset()
-    after = 0 if start_over else catalog.applied(stage, version)
+    after = catalog.applied(stage, version)
     report = StageReport(stage, version, target)
     report.counts["changed"] = 0
     if after >= target:
@@ -107,20 +108,35 @@ def run_stage(
     batches = changed_records(catalog, after, batch)
     for some in workspace.progress.track(batches, stage, -(-total // batch)):
         report.counts.update(work(some))
+    passing("stage.applied.before")
     with catalog.transaction():
         catalog.set_applied(stage, version, target)
+    passing("stage.applied.after")
     return report
+
+
+def start_over(catalog: Catalog, stage: str, version: str) -> None:
+    """Make a stage look at every record in its next run. To be called before what it made is put up anew and empty: a
+    run that dies behind that would otherwise leave a result that seems complete. A stage that never ran does so anyway.
+    """
+    known = catalog.value("select applied from stages where stage = ?", (stage,))
+    if not known:
+        return
+    with catalog.transaction() as connection:
+        _open_changeset(catalog, stage, version)
+        connection.execute("update stages set version = ?, applied = 0 where stage = ?", (version, stage))
+        passing("stage.redo.before")
+    passing("stage.redo.after")
 
 
 def _open_changeset(catalog: Catalog, stage: str, version: str) -> None:
     """A changeset for what a stage derives anew: seen by the stages that read it, already applied by all others."""
     affected = {stage} | downstream(stage)
-    with catalog.transaction() as connection:
-        old = catalog.changeset()
-        new = catalog.new_changeset(f"{stage} {version}")
-        for row in catalog.rows("select stage from stages where applied = ?", (old,)):
-            if row["stage"].partition(":")[0] not in affected:
-                connection.execute("update stages set applied = ? where stage = ?", (new, row["stage"]))
+    old = catalog.changeset()
+    new = catalog.new_changeset(f"{stage} {version}")
+    for row in catalog.rows("select stage from stages where applied = ?", (old,)):
+        if row["stage"].partition(":")[0] not in affected:
+            catalog.connection.execute("update stages set applied = ? where stage = ?", (new, row["stage"]))
 
 
 def touch(catalog: Catalog, rids: Iterable[int], reason: str, target: int) -> None:
