@@ -1,0 +1,70 @@
+"""What a run has done so far: one JSON file a step, so that a run that was broken off goes on where it stopped."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+RUNS = Path(__file__).parent / ".runs"
+REPOSITORY = Path(__file__).parents[1]
+
+
+class Ledger:
+    """Steps of one run, by name; a name may hold slashes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.steps = folder / "steps"
+        self.steps.mkdir(parents=True, exist_ok=True)
+
+    def step(self, name: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """The result of a step, done now unless it was done before. Times are printed as they come."""
+        path = self._path(name)
+        if path.exists():
+            self.say(f"{name}: done before")
+        else:
+            self.say(f"{name} …")
+            started = time.perf_counter()
+            found = {**work(), "commit": commit()}
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary = path.with_suffix(".part")
+            temporary.write_text(json.dumps(found, indent=1))
+            temporary.replace(path)
+            self.say(f"{name}: {time.perf_counter() - started:.1f} s")
+        return self.result(name)
+
+    def result(self, name: str) -> dict[str, Any]:
+        """What a step gave; empty when it was not done."""
+        path = self._path(name)
+        return dict(json.loads(path.read_text())) if path.exists() else {}
+
+    def log(self, name: str) -> Path:
+        return self.folder / "logs" / f"{name.replace('/', '-')}.log"
+
+    def heartbeat(self, name: str) -> Path:
+        return self.folder / f"{name.replace('/', '-')}.seconds"
+
+    def commits(self) -> list[str]:
+        """Versions of the project that the steps were done with; more than one is worth a line in the report."""
+        found = {json.loads(path.read_text())["commit"] for path in self.steps.rglob("*.json")}
+        return sorted(found)
+
+    @staticmethod
+    def say(text: str) -> None:
+        print(f"{time.strftime('%H:%M:%S')}  {text}", file=sys.stderr, flush=True)
+
+    def _path(self, name: str) -> Path:
+        return self.steps / f"{name}.json"
+
+
+def commit() -> str:
+    """The checkout's commit, marked when files differ from it; empty outside of one."""
+    done = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    return done.stdout.strip()
