@@ -1,5 +1,7 @@
 """The release: what readers open."""
 
+from typing import TYPE_CHECKING
+
 import dagster as dg
 
 from aps_rag_pipeline.stores.sql_models import load_models
@@ -8,6 +10,9 @@ from assets.indexes import dense_index, sparse_index
 from assets.reporting import bar_chart, stage_result, table
 from assets.resources import Facility
 from assets.sources import LOOKED_AT
+
+if TYPE_CHECKING:
+    from aps_rag_pipeline.audit.findings import Finding
 
 
 @dg.asset(
@@ -67,3 +72,41 @@ def release_can_be_read(facility: Facility) -> dg.AssetCheckResult:
     expected = {**counts, "bm25_documents": counts["chunks"]}
     wrong = {name: f"{found[name]} instead of {expected[name]}" for name in found if found[name] != expected[name]}
     return dg.AssetCheckResult(passed=not wrong, metadata={**found, "wrong": dg.MetadataValue.json(wrong)})
+
+
+@dg.asset_check(
+    asset=release,
+    description="Catalog, indexes, marts and release say the same, by ids and content. A release is audited once.",
+)
+def audit_is_clean(context: dg.AssetCheckExecutionContext, facility: Facility) -> dg.AssetCheckResult:
+    from aps_rag_pipeline.audit.remembered import is_audited, read_last, remember
+    from aps_rag_pipeline.audit.run import audit
+
+    workspace = facility.writing(f"audit of run {context.run.run_id}")
+    last = read_last(workspace.home)
+    if last is not None and is_audited(workspace.home, last):
+        return dg.AssetCheckResult(
+            passed=True, metadata={"release": last.release, "audited_at": dg.MetadataValue.timestamp(last.at)}
+        )
+    # The projection is carried on by a step of its own, which this one does not wait for.
+    found = audit(workspace, facility.model(), projection=False)
+    remember(workspace.home, found)
+    return dg.AssetCheckResult(
+        passed=not found.counts,
+        severity=dg.AssetCheckSeverity.ERROR,
+        metadata={
+            "findings": table(_row(finding) for finding in found.listed),
+            **{f"count_{kind}": count for kind, count in sorted(found.counts.items())},
+            **{f"looked_at_{name.replace(' ', '_')}": count for name, count in sorted(found.checked.items())},
+        },
+    )
+
+
+def _row(finding: "Finding") -> dict[str, str]:
+    return {
+        "kind": finding.kind,
+        "store": finding.store,
+        "id": finding.id,
+        "problem": finding.problem,
+        "remedy": finding.remedy,
+    }

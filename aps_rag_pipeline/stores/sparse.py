@@ -122,9 +122,8 @@ def stored_documents(index: tantivy.Index, after: int | None, upto: int | None) 
         integer = tantivy.FieldType.Integer
         query = tantivy.Query.range_query(index.schema, "rid", integer, after, upto, include_lower=after is None)
     searcher = index.searcher()
-    count = searcher.search(query, limit=1, count=True).count or 0
     found = []
-    for _, address in searcher.search(query, limit=max(count, 1)).hits:
+    for _, address in searcher.search(query, limit=max(searcher.num_docs, 1), count=False).hits:
         document = searcher.doc(address)
         found.append(StoredDocument(document["chunk"][0], document["rid"][0], (document["seal"] or [b""])[0]))
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -21,6 +22,12 @@ def batch(rows: list[Row], schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, schema=schema)
 
 
+@lru_cache(maxsize=4096)
+def labels(packed: str) -> tuple[str, ...]:
+    """Labels as the catalog keeps them; thousands of records share a few sets of them."""
+    return tuple(json.loads(packed))
+
+
 def origin(row: Any) -> Row:
     """The columns that every released row carries of its record."""
     return {
@@ -28,7 +35,7 @@ def origin(row: Any) -> Row:
         "key": row["key"],
         "source": row["source"],
         "feed": row["feed"],
-        "access": json.loads(row["access"]),
+        "access": list(labels(row["access"])),
     }
 
 
@@ -106,8 +113,6 @@ def chunk_rows(catalog: Catalog, records: dict[int, Any], model: str, dimensions
     Raises:
         LookupError: a chunk has no vector yet; the embeddings stage must run first.
     """
-    import numpy as np
-
     schema = chunks_schema(dimensions)
     vectors = {
         row["hash"]: row["vector"]
@@ -118,10 +123,12 @@ def chunk_rows(catalog: Catalog, records: dict[int, Any], model: str, dimensions
         )
     }
     rows: list[Row] = []
+    packed_vectors: list[bytes] = []
     for chunk, record, text, created in chunk_texts(catalog, records):
         packed = vectors.get(chunk["hash"])
         if packed is None:
             raise LookupError(f"chunk {chunk['chunk_id']} has no vector of model {model}")
+        packed_vectors.append(packed)
         rows.append(
             {
                 **origin(record),
@@ -129,7 +136,15 @@ def chunk_rows(catalog: Catalog, records: dict[int, Any], model: str, dimensions
                 "passage_id": chunk["passage_id"],
                 "created_at": created,
                 "text": text,
-                "vector": np.frombuffer(packed, dtype=np.float16).astype(np.float32),
             }
         )
-    yield batch(rows, schema)
+    plain = batch(rows, schema.remove(schema.get_field_index("vector")))
+    yield pa.RecordBatch.from_arrays([*plain.columns, _vector_column(packed_vectors, dimensions)], schema=schema)
+
+
+def _vector_column(packed: list[bytes], dimensions: int) -> pa.FixedSizeListArray:
+    """Half-precision vectors of the catalog as one column, converted all at once."""
+    import numpy as np
+
+    values = np.frombuffer(b"".join(packed), dtype=np.float16).astype(np.float32)
+    return pa.FixedSizeListArray.from_arrays(pa.array(values), dimensions)

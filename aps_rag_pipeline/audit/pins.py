@@ -1,0 +1,66 @@
+"""Mending releases: tags that are gone or name something else, leases, and releases that are past mending."""
+
+from __future__ import annotations
+
+import msgspec
+
+from aps_rag_pipeline.audit.releases import Pinned
+from aps_rag_pipeline.audit.rows import open_bm25
+from aps_rag_pipeline.stores import releases
+from aps_rag_pipeline.stores.home import Home
+from aps_rag_pipeline.stores.releases import LEASE, Manifest
+from aps_rag_pipeline.stores.vectors import LanceTables
+from aps_rag_pipeline.sync.collection import tag_of
+
+
+def mend_releases(home: Home, numbers: set[int]) -> tuple[list[str], list[int]]:
+    """Put tags back where the pinned version still exists; gives what was done, and the releases that cannot be served
+    any more. Of these, one whose manifest is damaged goes at once: it would hide those before it."""
+    done: list[str] = []
+    lost: list[int] = []
+    for number in sorted(numbers):
+        try:
+            manifest = releases.read_manifest(home, number)
+        except (msgspec.MsgspecError, OSError):
+            retire(home, number)
+            done.append(f"dropped release {number}, whose manifest cannot be read")
+            continue
+        if not _is_whole(home, manifest):
+            lost.append(number)
+            continue
+        (releases.folder_of(home, number) / LEASE).touch(0o644)
+        mended = _mend_tags(home, manifest)
+        if mended:
+            done.append(f"pinned again in release {number}: {', '.join(mended)}")
+    return done, lost
+
+
+def retire(home: Home, number: int) -> None:
+    """No reader finds this release from now on; the collection of the next sync takes its files."""
+    releases.retire(home, number, whoever_reads=True)
+
+
+def _is_whole(home: Home, manifest: Manifest) -> bool:
+    pinned = Pinned(home, manifest)
+    try:
+        for stored in manifest.tables:
+            pinned.table(stored).count_rows()
+    except (ValueError, OSError):
+        return False
+    folder = releases.folder_of(home, manifest.number)
+    marts = all((folder / "marts" / f"{name}.parquet").is_file() for name in manifest.marts)
+    return marts and open_bm25(folder / "tantivy")[0] is not None
+
+
+def _mend_tags(home: Home, manifest: Manifest) -> list[str]:
+    tables, tag, mended = LanceTables(home), tag_of(manifest.number), []
+    for stored, version in manifest.tables.items():
+        tags = tables.table(stored).tags
+        found = tags.list().get(tag)
+        if found is not None and found["version"] == version:
+            continue
+        if found is not None:
+            tags.delete(tag)
+        tags.create(tag, version)
+        mended.append(stored)
+    return mended

@@ -1,0 +1,161 @@
+"""Catalog against indexes: what the stages would write of each record now, and what stands in LanceDB and Tantivy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from aps_rag_pipeline.audit.catalog import check_records, check_texts
+from aps_rag_pipeline.audit.comparing import Difference, differences, without
+from aps_rag_pipeline.audit.findings import Findings
+from aps_rag_pipeline.audit.spans import Span, select, spans
+from aps_rag_pipeline.knowledge import identifiers
+from aps_rag_pipeline.models import ModelDescription
+from aps_rag_pipeline.stores import sparse
+from aps_rag_pipeline.stores.catalog import Catalog
+from aps_rag_pipeline.stores.tables import EDGES, NODES, PASSAGES, RECORDS, SCHEMAS, chunks_schema, chunks_table
+from aps_rag_pipeline.sync import rows
+from aps_rag_pipeline.sync.graph import edge_rows
+from aps_rag_pipeline.sync.indexes import documents
+
+BM25 = "bm25"
+#: Column that names a row, by table; that of chunks is `chunk_id`.
+_IDS = {RECORDS: "key", PASSAGES: "passage_id", EDGES: "edge_id"}
+CHUNKS = "chunks"
+
+
+@dataclass
+class Sides:
+    """Places in which the same rows should stand: the working state and, where it is not provably the same, the
+    release. Each has a name for people; `released` are the names of those in a release."""
+
+    tables: dict[str, list[tuple[str, Any]]] = field(default_factory=dict)
+    indexes: list[tuple[str, Any]] = field(default_factory=list)
+    released: set[str] = field(default_factory=set)
+
+
+class RowAudit:
+    """Walks the catalog once and compares everything with it."""
+
+    def __init__(
+        self, catalog: Catalog, model: ModelDescription, sides: Sides, findings: Findings, *, deep: bool
+    ) -> None:
+        self._catalog, self._model, self._sides, self._findings = catalog, model, sides, findings
+        self._deep = deep
+        self._find: Callable[[str], list[str]] = identifiers.find if deep else _not_looked_for
+
+    def run(self) -> Iterator[Span]:
+        """Compare stretch by stretch; gives each when it has been looked at."""
+        rids = (row["rid"] for row in self._catalog.connection.execute("select rid from records order by rid"))
+        for span in spans(rids):
+            check_records(self._catalog, list(span.rids), self._findings)
+            check_texts(self._catalog, list(span.rids), self._findings)
+            self._compare(span)
+            yield span
+
+    def _compare(self, span: Span) -> None:
+        damage = self._findings.damage
+        # What the catalog says of these is wrong in itself: their rows are written anew whatever they are.
+        doubtful = (damage.records | damage.unread).intersection(span.rids)
+        live = {rid: row for rid, row in rows.served(self._catalog, span.rids).items() if rid not in doubtful}
+        for name, wanted in self._wanted(live):
+            for label, table in self._sides.tables.get(name, ()):
+                found = without(select(table, span.condition, wanted.schema.names), doubtful)
+                self._findings.checked[label] += found.num_rows
+                for difference in differences(wanted, found, _IDS.get(name, "chunk_id")):
+                    self._note(label, name, difference, span.rids)
+        if self._sides.indexes:
+            self._compare_documents(span, live, doubtful)
+
+    def _wanted(self, live: Mapping[int, Any]) -> Iterator[tuple[str, pa.Table]]:
+        catalog, model, records = self._catalog, self._model, dict(live)
+        yield RECORDS, _table(rows.record_rows(records), SCHEMAS[RECORDS])
+        yield PASSAGES, _table(rows.passage_rows(catalog, records), SCHEMAS[PASSAGES])
+        batches = rows.chunk_rows(catalog, records, model.fingerprint, model.dimensions)
+        yield CHUNKS, pa.Table.from_batches(list(batches), chunks_schema(model.dimensions))
+        yield EDGES, _table(rows.batch(list(edge_rows(catalog, list(records))), SCHEMAS[EDGES]), SCHEMAS[EDGES])
+
+    def _compare_documents(self, span: Span, live: dict[int, Any], doubtful: set[int]) -> None:
+        size = None if self._deep else sparse.SEAL_BYTES
+        wanted = {
+            each.chunk_id: (each.rid, each.seal if self._deep else sparse.seal_without_mentions(each))
+            for each in documents(self._catalog, live, self._find)
+        }
+        for label, index in self._sides.indexes:
+            found = [d for d in sparse.stored_documents(index, span.after, span.upto) if d.rid not in doubtful]
+            self._findings.checked[label] += len(found)
+            for difference in document_differences(wanted, found, size):
+                self._note(label, BM25, difference, span.rids)
+
+    def _note(self, label: str, store: str, difference: Difference, known: Sequence[int]) -> None:
+        key = difference.key or difference.id.rpartition("#")[0]
+        self._findings.add(difference.kind, label, difference.id, difference.problem, key)
+        damage = self._findings.damage
+        if label in self._sides.released:
+            damage.republish = True
+            return
+        if store == EDGES:
+            damage.edges.add(difference.id)
+        (damage.records if difference.rid in known else damage.strangers).add(difference.rid)
+
+
+def document_differences(
+    wanted: Mapping[str, tuple[int, bytes]], found: Sequence[sparse.StoredDocument], size: int | None
+) -> Iterator[Difference]:
+    """BM25 documents in both directions. `wanted` has a record number and a seal by chunk id; `size` bytes of a seal
+    are compared."""
+    seen: set[str] = set()
+    for document in found:
+        expected = wanted.get(document.chunk_id)
+        if expected is None:
+            yield Difference("surplus_row", document.chunk_id, "", document.rid)
+        elif document.chunk_id in seen:
+            yield Difference("duplicate_row", document.chunk_id, "", document.rid)
+        elif expected[1][:size] != document.seal[:size]:
+            yield Difference("different_row", document.chunk_id, "", document.rid, ("seal",))
+        seen.add(document.chunk_id)
+    for chunk_id in wanted.keys() - seen:
+        yield Difference("missing_row", chunk_id, "", wanted[chunk_id][0])
+
+
+def working_sides(tables: Any, folder: Path, model: ModelDescription, findings: Findings) -> Sides:
+    """The working tables and the working BM25 index; those that are not there at all are found missing."""
+    sides = Sides()
+    for name in (RECORDS, PASSAGES, CHUNKS, NODES, EDGES):
+        stored = chunks_table(model.fingerprint) if name == CHUNKS else name
+        if tables.exists(stored):
+            sides.tables[name] = [(f"lance {name}", tables.table(stored))]
+        else:
+            findings.add("missing_store", f"lance {name}", stored, "the table is not there")
+            findings.damage.stores.add(stored)
+    index, problem = open_bm25(folder)
+    if index is None:
+        findings.add("missing_store", BM25, folder.name, problem)
+        findings.damage.stores.add(BM25)
+    else:
+        sides.indexes.append((BM25, index))
+    return sides
+
+
+def open_bm25(folder: Path) -> tuple[Any, str]:
+    """A BM25 index, or None and why it cannot be read."""
+    if not sparse.exists(folder):
+        return None, "the index is not there"
+    try:
+        index = sparse.open_index(folder)
+        index.searcher()
+    except (ValueError, OSError) as error:
+        return None, f"the index cannot be opened ({error})"
+    return index, ""
+
+
+def _table(batch: pa.RecordBatch, schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_batches([batch], schema)
+
+
+def _not_looked_for(_: str) -> list[str]:
+    return []
