@@ -73,15 +73,27 @@ class Home:
         return self.root / "writer.lock"
 
     @property
+    def restoring(self) -> Path:
+        """Is there while a backup takes the place of the home's contents, and after that was cut off."""
+        return self.root / ".restoring"
+
+    @property
     def blobs(self) -> BlobStore:
         return BlobStore(self.root / "blobs")
 
-    def create(self) -> Home:
+    def create(self, *, restoring: bool = False) -> Home:
         """Make the folder, readable by its owner alone: labels are enforced by readers, not by the file system.
+
+        Args:
+            restoring: take it also when a restore of it is under way or was cut off.
 
         Raises:
             HomeError: it cannot be made or written.
         """
+        if not restoring and self.restoring.exists():
+            raise HomeError(
+                f"{self.root}: is being restored, or that was cut off; run `aps-rag restore` with --force again"
+            )
         try:
             self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
             for folder in (self.spool, self.releases, self.marts, self.state):

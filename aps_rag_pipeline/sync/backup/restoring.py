@@ -1,0 +1,181 @@
+"""Backup → home, under the home's writer lock.
+
+Everything is copied and compared with its digests beside the home's own contents first; only then are they exchanged.
+A restore that is cut off in the exchange leaves its mark: the pipeline refuses the home until it is restored again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sqlite3
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aps_rag_pipeline.stores import releases
+from aps_rag_pipeline.stores.catalog import Catalog
+from aps_rag_pipeline.stores.home import Home
+from aps_rag_pipeline.stores.lock import WriterLock
+from aps_rag_pipeline.sync.backup.contents import (
+    BackupError,
+    Contents,
+    copy,
+    demand_space,
+    explained,
+    verify,
+)
+
+#: What a restore leaves as it finds it: history of runs, the Bolt server, models that were made here.
+_KEPT = ("writer.lock", "dagster", "graph", "models")
+_REPLACED = ".replaced"
+_DRAFT = ".restoring.part"
+
+
+@dataclass
+class Restored:
+    """`purged` are the keys that had been purged from the home since the backup was made and are in it again: they stay
+    out of syncs, and `aps-rag purge` takes them out of the restored stores."""
+
+    contents: Contents
+    purged: list[str] = field(default_factory=list)
+
+
+def restore(backup: Path, home: Home, *, force: bool = False, timeout_s: float = 60) -> Restored:
+    """Put a backup in the place of a home.
+
+    Args:
+        force: replace what the home holds. Who reads it just now must open it anew.
+        timeout_s: how long to wait for a writer of the home.
+
+    Raises:
+        BackupError: the backup is damaged, the home holds something, or it cannot be written; it is as it was.
+        HomeTakenError: a writer holds the home.
+    """
+    backup = backup.absolute()
+    root = home.root.absolute()
+    if backup.is_relative_to(root) or root.is_relative_to(backup):
+        raise BackupError(f"{backup}: lies within the home, or around it; move it elsewhere first")
+    contents = verify(backup)
+    cut_off = home.restoring.exists()
+    after = "the home is as it was" if not cut_off else "run restore again once that is mended"
+    with explained(home.root, after):
+        home.create(restoring=True)
+        with WriterLock(home, timeout_s, f"restore {backup}"):
+            if not force and (held := _held(home)):
+                raise BackupError(f"{home.root}: is not empty (it holds {held}); --force replaces what it holds")
+            for name in (_DRAFT, _REPLACED):
+                shutil.rmtree(home.root / name, ignore_errors=True)
+            demand_space(home.root, contents.size)
+            staged = Home(home.root / _DRAFT)
+            try:
+                _stage(backup, contents, staged)
+                purged = _carry_purges(home, staged)
+            except BaseException:
+                shutil.rmtree(staged.root, ignore_errors=True)
+                raise
+            with explained(home.root, "run restore again once that is mended"):
+                _exchange(home, staged)
+    return Restored(contents, purged)
+
+
+def _held(home: Home) -> str:
+    """The first thing of a home that a restore would replace; empty folders are nothing."""
+    for path in sorted(home.root.iterdir()):
+        if path.name not in (*_KEPT, _DRAFT) and (not path.is_dir() or any(path.iterdir())):
+            return path.name
+    return ""
+
+
+def _stage(backup: Path, contents: Contents, staged: Home) -> None:
+    staged.root.mkdir(mode=0o700)
+    for name, file in contents.files.items():
+        if copy(backup / name, staged.root / name) != file:
+            raise BackupError(f"{backup / name}: changed while it was read; run restore again")
+    if contents.release is not None:
+        _work_from(releases.folder_of(staged, contents.release), staged)
+
+
+def _work_from(released: Path, staged: Home) -> None:
+    """The working BM25 index and marts share the files of the release, which never change."""
+    for source, target in ((released / "tantivy", staged.tantivy), (released / "marts", staged.marts)):
+        target.mkdir(exist_ok=True)
+        for path in source.iterdir():
+            if path.suffix == ".json":  # names the segments, and is written over
+                shutil.copy2(path, target / path.name)
+            elif path.suffix != ".lock":
+                _link(path, target / path.name)
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # no hard links here
+        shutil.copy2(source, target)
+
+
+def _carry_purges(home: Home, staged: Home) -> list[str]:
+    """Keep out of the restored home what was purged from the present one; gives the keys that the backup still has."""
+    with (
+        contextlib.suppress(sqlite3.DatabaseError),
+        contextlib.closing(sqlite3.connect(f"{home.catalog.as_uri()}?mode=ro", uri=True)) as old,
+    ):
+        purged = old.execute("select source, feed, id, at, unit from purged").fetchall()
+        with Catalog(staged) as catalog:
+            with catalog.transaction() as connection:
+                new = [
+                    row
+                    for row in purged
+                    if not catalog.value("select 1 from purged where feed = ? and id = ?", (row[1], row[2]))
+                ]
+                connection.executemany("insert into purged (source, feed, id, at, unit) values (?, ?, ?, ?, ?)", new)
+            keys = [
+                catalog.value("select key from records where feed = ? and id = ? and removed = 0", (feed, record_id))
+                for _, feed, record_id, _, _ in new
+            ]
+            catalog.connection.execute("pragma journal_mode = delete")
+        return [key for key in keys if key is not None]
+    return []
+
+
+def _exchange(home: Home, staged: Home) -> None:
+    """Readers see no release from the first move to the last."""
+    home.restoring.touch()
+    old = home.root / _REPLACED
+    old.mkdir()
+    order = sorted(
+        (
+            path.name
+            for path in home.root.iterdir()
+            if path.name not in (*_KEPT, home.restoring.name, staged.root.name, _REPLACED)
+        ),
+        key=lambda name: name != home.releases.name,
+    )
+    for name in order:
+        if not name.startswith(home.catalog.name):
+            os.rename(home.root / name, old / name)
+    _write_over(staged.catalog, home.catalog)
+    names = [path.name for path in staged.root.iterdir() if path.name not in (home.catalog.name, *_KEPT)]
+    for name in sorted(names, key=lambda name: name == home.releases.name):
+        os.rename(staged.root / name, home.root / name)
+    if staged.models.is_dir():
+        shutil.copytree(staged.models, home.models, dirs_exist_ok=True)
+    shutil.rmtree(old)
+    shutil.rmtree(staged.root)
+    home.restoring.unlink()
+    home.create()
+
+
+def _write_over(source: Path, target: Path) -> None:
+    """Bring a catalog into the file that is there: who has it open, as a sync that still fetches, sees the new one."""
+    try:
+        with (
+            contextlib.closing(sqlite3.connect(source)) as read,
+            contextlib.closing(sqlite3.connect(target)) as written,
+        ):
+            read.backup(written)
+            written.execute("pragma journal_mode = wal")
+    except sqlite3.DatabaseError:  # what is there is no catalog
+        for suffix in ("", "-wal", "-shm"):
+            target.with_name(target.name + suffix).unlink(missing_ok=True)
+        shutil.copy2(source, target)
