@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import typer
 
-from aps_rag_pipeline.cli import asking, backup, demo, facility, failures, graph, listen, pipeline
+from aps_rag_pipeline.cli import asking, audit, backup, demo, facility, failures, graph, listen, pipeline, reindex
 from aps_rag_pipeline.cli.common import EXIT_USAGE, EXIT_WRONG
 
 app = typer.Typer(
@@ -32,6 +32,8 @@ app.command("status")(pipeline.status)
 app.add_typer(failures.app, name="failures", help="Items that could not be read.")
 app.command("listen")(listen.listen)
 app.command("purge")(pipeline.purge)
+app.command("audit")(audit.audit)
+app.command("reindex")(reindex.reindex)
 app.command("backup")(backup.backup)
 app.command("restore")(backup.restore)
 app.command("search")(asking.search)
