@@ -33,6 +33,8 @@ def normal(token: str) -> str:
 
 def looks_like_identifier(token: str) -> bool:
     """A citation key, or a token with a digit or an inner sign that plain words do not have."""
+    if token.isalpha():  # most words of a text, at a tenth of the cost of looking closer
+        return False
     if _KEY.match(token):
         return True
     if len(token) < 2 or token.isdigit():
