@@ -47,16 +47,22 @@ def sparse_index(context: dg.AssetExecutionContext, facility: Facility) -> dg.Ma
     asset=dense_index, blocking=True, description="LanceDB holds exactly the chunks and passages of the catalog."
 )
 def dense_index_is_complete(facility: Facility) -> dg.AssetCheckResult:
+    from aps_rag_pipeline.stores.releases import latest
     from aps_rag_pipeline.stores.tables import PASSAGES, chunks_table
     from aps_rag_pipeline.stores.vectors import LanceTables
 
-    workspace = facility.workspace
-    tables = LanceTables(workspace.home)
+    workspace, newest = facility.workspace, latest(facility.workspace.home)
+    if newest is not None and newest.token == workspace.catalog.token():
+        rows = newest.counts  # nothing was written since: LanceDB need not be opened to count again
+    else:
+        tables = LanceTables(workspace.home)
+        names = {"chunks": chunks_table(facility.model().description.fingerprint), "passages": PASSAGES}
+        rows = {name: tables.table(table).count_rows() for name, table in names.items()}
     counts = {
         "chunks": int(workspace.catalog.value("select count(*) from chunks")),
-        "chunk_rows": tables.table(chunks_table(facility.model().description.fingerprint)).count_rows(),
+        "chunk_rows": rows["chunks"],
         "passages": int(workspace.catalog.value("select count(*) from passages")),
-        "passage_rows": tables.table(PASSAGES).count_rows(),
+        "passage_rows": rows["passages"],
     }
     passed = counts["chunks"] == counts["chunk_rows"] and counts["passages"] == counts["passage_rows"]
     return dg.AssetCheckResult(passed=passed, metadata=counts)

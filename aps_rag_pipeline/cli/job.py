@@ -19,6 +19,8 @@ _INSTANCE = """\
 # The Dagster instance of one home. Written once; edit it freely.
 telemetry: {enabled: false}
 nux: {enabled: false}
+storage:
+  custom: {module: assets.history, class: History, config: {base_dir: {env: DAGSTER_HOME}}}
 concurrency:
   runs: {max_concurrent_runs: 3}
   pools: {default_limit: 1, granularity: op}
