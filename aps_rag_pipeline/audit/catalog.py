@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import zstandard
 
 from aps_rag_pipeline.audit.findings import Findings
+from aps_rag_pipeline.audit.spans import Span, spans
 from aps_rag_pipeline.content.chunks import text_hash
 from aps_rag_pipeline.content.passages import Passage
 from aps_rag_pipeline.models import ModelDescription
@@ -107,7 +109,20 @@ def check_relations(catalog: Catalog, model: ModelDescription, findings: Finding
                 findings.damage.vectors.add(found)
 
 
-def check_records(catalog: Catalog, rids: list[int], findings: Findings) -> None:
+def check_content(catalog: Catalog, findings: Findings) -> Iterator[Span]:
+    """Records, passages and chunks against their hashes; gives each stretch when it has been looked at."""
+    for span in spans(record_numbers(catalog)):
+        _check_records(catalog, span.rids, findings)
+        _check_texts(catalog, span.rids, findings)
+        yield span
+
+
+def record_numbers(catalog: Catalog) -> Iterator[int]:
+    """Those of all records, removed ones too, ascending."""
+    return (row["rid"] for row in catalog.connection.execute("select rid from records order by rid"))
+
+
+def _check_records(catalog: Catalog, rids: Sequence[int], findings: Findings) -> None:
     """Whether live records can be read and are what their hashes say."""
     for row in catalog.connection.execute(
         "select rid, key, access, content_hash, access_hash, body from records "
@@ -119,6 +134,8 @@ def check_records(catalog: Catalog, rids: list[int], findings: Findings) -> None
         if problem is not None:
             findings.add(problem[0], STORE, row["key"], problem[1], row["key"])
             findings.damage.unread.add(row["rid"])
+            if problem[0] == "wrong_label_hash":
+                findings.damage.unlabelled.add(row["rid"])
 
 
 def _wrong_record(row: sqlite3.Row) -> tuple[str, str] | None:
@@ -134,7 +151,7 @@ def _wrong_record(row: sqlite3.Row) -> tuple[str, str] | None:
     return None
 
 
-def check_texts(catalog: Catalog, rids: list[int], findings: Findings) -> None:
+def _check_texts(catalog: Catalog, rids: Sequence[int], findings: Findings) -> None:
     """Whether passages and chunks are what their hashes say."""
     of_these = f"rid in ({marks(rids)})"
     for row in catalog.connection.execute(f"select * from passages where {of_these}", rids):

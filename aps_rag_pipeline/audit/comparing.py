@@ -45,7 +45,7 @@ def differences(wanted: pa.Table, found: pa.Table, id_column: str) -> Iterator[D
     again = {found_id for found_id, count in Counter(found_ids).items() if count > 1}
     yield from _rows("duplicate_row", found, sorted(places[i] for i in again.intersection(wanted_ids)), id_column)
     shared = [(place, places[i]) for place, i in enumerate(wanted_ids) if i in places and i not in again]
-    yield from _unlike(wanted.take([a for a, _ in shared]), found.take([b for _, b in shared]), id_column)
+    yield from _unlike(_take(wanted, [a for a, _ in shared]), _take(found, [b for _, b in shared]), id_column)
 
 
 def _unlike(wanted: pa.Table, found: pa.Table, id_column: str) -> Iterator[Difference]:
@@ -80,8 +80,12 @@ def _outside(ids: Sequence[str], others: Sequence[str]) -> list[int]:
 def _rows(
     kind: str, table: pa.Table, places: Sequence[int], id_column: str, columns: tuple[str, ...] = ()
 ) -> Iterator[Difference]:
-    for row in table.take(list(places)).to_pylist() if len(places) else ():
+    for row in _take(table, places).to_pylist():
         yield Difference(kind, str(row[id_column]), row.get("key") or "", int(row.get("rid") or 0), columns)
+
+
+def _take(table: pa.Table, places: Sequence[int]) -> pa.Table:
+    return table.take(pa.array(places, pa.int64()))
 
 
 def without(table: pa.Table, rids: set[int]) -> pa.Table:

@@ -92,8 +92,10 @@ class Damage:
     unmentioned: set[str] = field(default_factory=set)
     #: Hashes of texts whose vector goes.
     vectors: set[bytes] = field(default_factory=set)
-    #: Records that only their source can mend, and (feed, unit) whose attachment is to be fetched again.
+    #: Records that only their source can mend, those of them of which only the labels are doubtful, and (feed, unit)
+    #: whose attachment is to be fetched again.
     unread: set[int] = field(default_factory=set)
+    unlabelled: set[int] = field(default_factory=set)
     units: set[tuple[str, str]] = field(default_factory=set)
     #: Blobs with other bytes than their name says.
     blobs: set[str] = field(default_factory=set)

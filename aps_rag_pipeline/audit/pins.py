@@ -28,7 +28,10 @@ def mend_releases(home: Home, numbers: set[int]) -> tuple[list[str], list[int]]:
         if not _is_whole(home, manifest):
             lost.append(number)
             continue
-        (releases.folder_of(home, number) / LEASE).touch(0o644)
+        lease = releases.folder_of(home, number) / LEASE
+        if not lease.is_file():
+            lease.touch(0o644)
+            done.append(f"made the lease of release {number} again")
         mended = _mend_tags(home, manifest)
         if mended:
             done.append(f"pinned again in release {number}: {', '.join(mended)}")
@@ -37,7 +40,8 @@ def mend_releases(home: Home, numbers: set[int]) -> tuple[list[str], list[int]]:
 
 def retire(home: Home, number: int) -> None:
     """No reader finds this release from now on; the collection of the next sync takes its files."""
-    releases.retire(home, number, whoever_reads=True)
+    if releases.folder_of(home, number).is_dir():  # it may have been collected meanwhile
+        releases.retire(home, number, whoever_reads=True)
 
 
 def _is_whole(home: Home, manifest: Manifest) -> bool:

@@ -20,7 +20,8 @@ def read_again(workspace: Workspace, damage: Damage) -> list[str]:
     with catalog.transaction() as connection:
         for rid in damage.unread:
             units |= {tuple(row) for row in catalog.rows("select feed, unit from records where rid = ?", (rid,))}
-            connection.execute("update records set content_hash = '', access_hash = '' where rid = ?", (rid,))
+            hashed = "access_hash" if rid in damage.unlabelled else "content_hash"
+            connection.execute(f"update records set {hashed} = '' where rid = ?", (rid,))
         by_feed: dict[str, set[str]] = {}
         for feed, unit in units:
             by_feed.setdefault(feed, set()).add(unit)

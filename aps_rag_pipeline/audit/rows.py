@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from aps_rag_pipeline.audit.catalog import check_records, check_texts
+from aps_rag_pipeline.audit.catalog import record_numbers
 from aps_rag_pipeline.audit.comparing import Difference, differences, without
 from aps_rag_pipeline.audit.findings import Findings
 from aps_rag_pipeline.audit.spans import Span, select, spans
@@ -50,10 +50,7 @@ class RowAudit:
 
     def run(self) -> Iterator[Span]:
         """Compare stretch by stretch; gives each when it has been looked at."""
-        rids = (row["rid"] for row in self._catalog.connection.execute("select rid from records order by rid"))
-        for span in spans(rids):
-            check_records(self._catalog, list(span.rids), self._findings)
-            check_texts(self._catalog, list(span.rids), self._findings)
+        for span in spans(record_numbers(self._catalog)):
             self._compare(span)
             yield span
 
@@ -108,17 +105,18 @@ def document_differences(
 ) -> Iterator[Difference]:
     """BM25 documents in both directions. `wanted` has a record number and a seal by chunk id; `size` bytes of a seal
     are compared."""
-    seen: set[str] = set()
+    by_id: dict[str, list[sparse.StoredDocument]] = {}
     for document in found:
-        expected = wanted.get(document.chunk_id)
+        by_id.setdefault(document.chunk_id, []).append(document)
+    for chunk_id, some in by_id.items():
+        expected = wanted.get(chunk_id)
         if expected is None:
-            yield Difference("surplus_row", document.chunk_id, "", document.rid)
-        elif document.chunk_id in seen:
-            yield Difference("duplicate_row", document.chunk_id, "", document.rid)
-        elif expected[1][:size] != document.seal[:size]:
-            yield Difference("different_row", document.chunk_id, "", document.rid, ("seal",))
-        seen.add(document.chunk_id)
-    for chunk_id in wanted.keys() - seen:
+            yield Difference("surplus_row", chunk_id, "", some[0].rid)
+        elif len(some) > 1:
+            yield Difference("duplicate_row", chunk_id, "", expected[0])
+        elif expected[1][:size] != some[0].seal[:size]:
+            yield Difference("different_row", chunk_id, "", expected[0], ("seal",))
+    for chunk_id in wanted.keys() - by_id.keys():
         yield Difference("missing_row", chunk_id, "", wanted[chunk_id][0])
 
 

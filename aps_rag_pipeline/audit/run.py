@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from aps_rag_pipeline.audit.blobs import check_blobs
-from aps_rag_pipeline.audit.catalog import STORE, check_relations
+from aps_rag_pipeline.audit.catalog import STORE, check_content, check_relations
 from aps_rag_pipeline.audit.findings import Findings
 from aps_rag_pipeline.audit.marts import STORE as MARTS
 from aps_rag_pipeline.audit.marts import check_marts
@@ -21,6 +21,7 @@ from aps_rag_pipeline.audit.releases import (
     store_of,
 )
 from aps_rag_pipeline.audit.rows import RowAudit, Sides, working_sides
+from aps_rag_pipeline.audit.spans import SPAN
 from aps_rag_pipeline.audit.stages import check_released, check_stages
 from aps_rag_pipeline.audit.within import ReleaseAudit
 from aps_rag_pipeline.stores import releases
@@ -89,17 +90,21 @@ def _compare_working(
     catalog, home = workspace.catalog, workspace.home
     check_relations(catalog, model.description, findings)
     check_blobs(workspace, findings, deep=deep)
-    if deep:
-        check_cut(workspace, model, findings)
     sides: Sides = working_sides(tables, home.tantivy, model.description, findings)
     if newest is not None:
         released_sides(home, tables, newest, sides)
-    total = -(-int(catalog.value("select count(*) from records")) // 1000)
+    total = -(-int(catalog.value("select count(*) from records")) // SPAN)
+    for _ in workspace.progress.track(check_content(catalog, findings), "reading the catalog", total):
+        pass
+    if deep:
+        check_cut(workspace, model, findings)
     walk = RowAudit(catalog, model.description, sides, findings, deep=deep).run()
-    for _ in workspace.progress.track(walk, "audit", total):
+    for _ in workspace.progress.track(walk, "comparing the indexes", total):
         pass
     check_nodes(catalog, sides, findings)
-    if {RECORDS, EDGES} <= sides.tables.keys():
+    if findings.damage.records or findings.damage.strangers or not {RECORDS, EDGES} <= sides.tables.keys():
+        findings.notices.append("the marts were not looked at, since what they are made of is wrong")
+    else:
         folders = [(MARTS, home.marts, False)]
         if newest is not None:
             folders.append((store_of(newest.number, MARTS), releases.folder_of(home, newest.number) / "marts", True))
