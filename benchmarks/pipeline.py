@@ -42,6 +42,11 @@ class Facility:
     def home(self, form: Form) -> Path:
         return self.folder / f"home-{form}"
 
+    @property
+    def set_folder(self) -> Path:
+        """Where its records lie as plain documents, for the comparison with other systems."""
+        return self.ledger.folder / "sets" / f"demo-{self.records}"
+
     def run(self) -> None:
         """All steps of this size, those done before left out."""
         self._make()
@@ -49,6 +54,8 @@ class Facility:
             self._step(f"{form}/cold", form, cold=True)
         self._work("model")
         self._work("bare", "--most", str(BARE_MOST))
+        if self.records <= COPY_ABOVE:
+            self._work("set", "--set", str(self.set_folder))
         self._sync_both("noop")
         self._work("search")
         self._change("edit")

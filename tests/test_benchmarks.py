@@ -1,0 +1,268 @@
+"""The benchmark itself: that it changes what it says, counts what is right, goes on where it stopped, and tells."""
+
+from __future__ import annotations
+
+import json
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from aps_rag_pipeline.demo.write import write as write_demo
+from benchmarks import charts, comparison, documents, editing, machine, measuring, report, run, work
+from benchmarks.ledger import Ledger
+from benchmarks.peers import environments
+
+PEERS = Path(comparison.__file__).parent / "peers"
+MODEL = "test:hash-32"
+
+
+@pytest.fixture(scope="module")
+def feeds(tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("bench") / "demo"
+    write_demo(out, records=300)
+    return out / "feeds"
+
+
+@pytest.fixture
+def texts() -> list[str]:
+    return [
+        f"# Note {number}\n\nPump {number} of loop {number % 7} ran at {number} Hz after repair."
+        for number in range(60)
+    ]
+
+
+@pytest.fixture
+def peers(monkeypatch):
+    """The workers' modules, which find each other by their folder."""
+    monkeypatch.syspath_prepend(str(PEERS))
+    import peer_work
+    import with_this
+
+    return peer_work, with_this
+
+
+def all_text(feeds: Path, source: str) -> str:
+    if source == "downtime":
+        from openpyxl import load_workbook
+
+        cells = (
+            str(cell)
+            for path in sorted((feeds / source).glob("*.xlsx"))
+            for row in load_workbook(path).active.iter_rows(values_only=True)
+            for cell in row
+        )
+        return "\n".join(cells)
+    files = sorted(path for path in (feeds / source).rglob("*") if path.is_file() and ".git" not in path.parts)
+    return "\n".join(path.read_text(errors="replace") for path in files)
+
+
+def test_every_source_is_edited_and_deletions_take_the_records_out(feeds):
+    before = {source: list(one.records()) for source, one in editing.formats(feeds).items()}
+    assert all(before.values())
+    edits = editing.plan(feeds, 0.05, 0.5, lambda number: f"Bench note qz{number:05d}.")
+    for source, one in editing.formats(feeds).items():
+        assert one.change(edits[source]) == len(edits[source]) >= 1
+        text = all_text(feeds, source)
+        assert all(mark in text for mark in edits[source].values())
+        assert list(one.records()) == before[source]
+    gone = editing.plan(feeds, 0.05, 0.0, None)
+    for source, one in editing.formats(feeds).items():
+        assert one.change(gone[source]) == len(gone[source])
+        assert set(before[source]) - set(one.records()) == set(gone[source])
+        assert one.change(gone[source]) == 0, "a resumed step must not delete more"
+
+
+def test_changes_are_spread_evenly():
+    assert editing.spread(list(range(300)), 0.01, 0.5) == [50, 150, 250]
+    assert editing.spread([7], 0.01, 0.5) == [7]
+
+
+def test_a_set_of_documents_tells_its_states_apart(tmp_path, texts):
+    documents.make(tmp_path, texts * 10)
+    cold, edit, delete = (documents.read(tmp_path, state) for state in ("cold", "edit", "delete"))
+    probes = json.loads((tmp_path / "probes.json").read_text())["delete"]
+    edited = [name for name in cold if edit[name] != cold[name]]
+    assert len(edited) == 6
+    assert sorted(set(edit) - set(delete)) == sorted(name for name, _ in probes["deleted"])
+    for name, word in probes["new"]:
+        assert word in delete[name]
+        assert word not in cold[name]
+    for name, word in probes["twins"]:
+        assert word in delete[name]
+        assert delete[name] in [cold[other] for other, _ in probes["deleted"]]
+
+
+def test_laying_documents_leaves_right_files_alone(tmp_path):
+    documents.lay(tmp_path, {"a": "one", "b": "two"})
+    stamp = (tmp_path / "a.md").stat().st_mtime_ns
+    documents.lay(tmp_path, {"a": "one", "c": "three"})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.md", "c.md"]
+    assert (tmp_path / "a.md").stat().st_mtime_ns == stamp
+
+
+def test_this_project_gets_edits_and_deletions_right(tmp_path, texts, peers, monkeypatch):
+    peer_work, with_this = peers
+    monkeypatch.setenv("APS_RAG_MODELS__EMBEDDING", MODEL)
+    documents.make(tmp_path / "set", texts)
+    laid, store = tmp_path / "documents", tmp_path / "store"
+    store.mkdir()
+    (store / "facility.yaml").write_text(comparison._FACILITY.format(folder=laid))
+    counted = []
+    for state in ("cold", "edit", "delete"):
+        documents.lay(laid, documents.read(tmp_path / "set", state))
+        syncing = with_this.ThisProject(store)
+        counted.append(syncing.sync(laid))
+        asking = with_this.ThisProject(store)
+        probes = documents.read(tmp_path / "set", "probes")
+        if state in probes:
+            found = peer_work._look(asking, "hybrid", probes[state])
+            assert all(right == asked for right, asked in found.values()), found
+            assert found["new"][1] == 1
+        asking.close()
+    assert [found["added"] for found in counted] == [61, 0, 0]
+    assert [found["changed"] for found in counted] == [0, 1, 0]
+    assert [found["removed"] for found in counted] == [0, 0, 1]
+
+
+class Forgetful:
+    """Keeps the first text of every document for ever."""
+
+    modes = ("hybrid",)
+
+    def __init__(self, texts: documents.Texts) -> None:
+        self.texts = texts
+
+    def search(self, text: str, mode: str, depth: int) -> list[tuple[str, str]]:
+        return [(name, told) for name, told in self.texts.items() if text in told]
+
+
+def test_a_system_that_forgets_nothing_is_found_out(tmp_path, texts, peers):
+    peer_work, _ = peers
+    documents.make(tmp_path, texts)
+    probes = documents.read(tmp_path, "probes")
+    found = peer_work._look(Forgetful(documents.read(tmp_path, "cold")), "hybrid", probes["delete"])
+    assert found == {"new": [0, 1], "old": [0, 1], "deleted": [0, 1], "twins": [1, 1]}
+
+
+def test_a_measured_process_gives_its_figures_and_its_error(tmp_path):
+    out, log = tmp_path / "out.json", tmp_path / "log"
+    code = f"import pathlib; data = bytearray(60_000_000); pathlib.Path({str(out)!r}).write_text('{{\"n\": 3}}')"
+    done = measuring.measure([sys.executable, "-c", code], log, out=out)
+    assert done.result == {"n": 3}
+    assert done.process_mib > 57
+    assert done.cpu_s > 0
+    with pytest.raises(measuring.StepError, match="no such thing"):
+        measuring.measure([sys.executable, "-c", "raise SystemExit('no such thing')"], log)
+
+
+def test_a_resumed_process_counts_what_went_before(tmp_path):
+    heartbeat = tmp_path / "seconds"
+    heartbeat.write_text("12.5")
+    done = measuring.measure([sys.executable, "-c", ""], tmp_path / "log", heartbeat=heartbeat)
+    assert done.earlier_s == 12.5
+    assert not heartbeat.exists()
+
+
+def test_hard_links_take_their_place_once(tmp_path):
+    (tmp_path / "a").write_bytes(b"x" * 2**20)
+    alone = measuring.disk_mib(tmp_path)
+    (tmp_path / "b").hardlink_to(tmp_path / "a")
+    assert measuring.disk_mib(tmp_path) == alone
+    assert alone[1] == 1
+
+
+def test_percentiles_are_milliseconds():
+    found = measuring.percentiles([number / 1000 for number in range(101)])
+    assert (found["p50_ms"], found["p95_ms"], found["n"]) == (50, 95, 101)
+    assert measuring.percentiles([]) == {}
+
+
+def test_a_step_is_done_once(tmp_path):
+    calls = []
+    for _ in range(2):
+        found = Ledger(tmp_path).step("a/b", lambda: calls.append(1) or {"n": len(calls)})
+    assert found["n"] == 1
+    with pytest.raises(ZeroDivisionError):
+        Ledger(tmp_path).step("broken", lambda: {"n": 1 / 0})
+    assert Ledger(tmp_path).result("broken") == {}
+
+
+def test_environments_say_what_is_missing(tmp_path, monkeypatch):
+    monkeypatch.setattr(environments, "FOLDER", tmp_path)
+    with pytest.raises(environments.UnavailableError, match=r"Python 9\.9 or newer"):
+        environments.Environment("none", (), oldest=(9, 9)).make()
+    monkeypatch.setattr(environments, "NEEDED", 2**60)
+    with pytest.raises(environments.UnavailableError, match="free"):
+        environments.Environment("none", ()).make()
+
+
+def test_a_busy_machine_is_told():
+    found = machine.describe()
+    assert found["cores"] >= 1
+    assert not any("Warning" in line for line in machine.lines({**found, "load": 0.1}))
+    assert any("not idle (load 3.00" in line for line in machine.lines({**found, "load": 3.0}))
+
+
+def test_the_drawing_is_xml_with_a_point_for_each_figure():
+    made = charts.growth([("Time", "s", {"cold <b>": [(300, 2.0), (3000, 40.0)], "no-op": [(300, 0.1)]})])
+    circles = [node for node in ET.fromstring(made).iter() if node.tag.endswith("circle")]
+    assert len(circles) == 3
+    ET.fromstring(charts.growth([]))
+
+
+def _figures(wall: float, **result: object) -> dict[str, object]:
+    done = measuring.Measured(wall, wall / 2, 500.0, 600.0, dict(result))
+    return {**done.to_dict(), "disk_mib": 10.0, "files": 7}
+
+
+def test_the_report_sets_systems_side_by_side(tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "RESULTS", tmp_path / "results")
+    ledger = Ledger(tmp_path / "run")
+    ledger.step("machine", machine.describe)
+    compared = comparison.Comparison(ledger, "demo-60", MODEL, {"haiku-rag": "no Python 3.12\nmore"})
+    for system, factor in ((comparison.STAGES, 1), (comparison.COMMAND, 2), (comparison.LLAMA, 8)):
+        for step in comparison.SYNCS:
+            ledger.step(compared.step(system, step), lambda factor=factor: _figures(10.0 * factor, chunks=77))
+    asked = {"first_s": 1.0, "seconds": [0.01, 0.02, 0.03]}
+    ledger.step(compared.step(comparison.LLAMA, "search"), lambda: _figures(1.0, hybrid=asked, dense=asked))
+    right = {kind: [19, 20] for kind in ("new", "old", "deleted", "twins")}
+    for step in ("edit", "delete"):
+        ledger.step(compared.step(comparison.LLAMA, f"probe-{step}"), lambda: _figures(1.0, hybrid=right))
+    text = report.write(ledger, MODEL, [], [compared], "small").read_text()
+    assert "| LlamaIndex IngestionPipeline | 80.0 | 80.0 | 80.0 | 80.0 | 80.0 | 40 | 500 / 600 | 10 / 7 | 77 |" in text
+    assert "20.0 / 30.0" in text
+    assert "| LlamaIndex IngestionPipeline | 4.0 (8.0) |" in text
+    assert "| LlamaIndex IngestionPipeline, hybrid | 19 of 20 | 19 of 20 |" in text
+    assert "- haiku.rag: stopped, no Python 3.12" in text
+    assert (tmp_path / "results" / "small.svg").exists()
+
+
+@pytest.mark.slow
+def test_one_command_measures_a_facility_and_tells(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "RUNS", tmp_path / "runs")
+    monkeypatch.setattr(report, "RESULTS", tmp_path / "results")
+    text = run.main(["--sizes", "300", "--model", MODEL, "--run", "small"]).read_text()
+    assert "Right: 9 of 9 edits and 9 of 9 deletions were seen; 9 of 9 edited records found" in text
+    assert "| cold build |" in text
+    assert "| embeddings |" in text
+    steps = tmp_path / "runs" / "small" / "steps" / "300"
+    assert json.loads((steps / "stages" / "noop.json").read_text())["result"]["embedded"] == 0
+    stamp = (steps / "stages" / "cold.json").stat().st_mtime_ns
+    assert run.main(["--sizes", "300", "--model", MODEL, "--run", "small"]).read_text() == text
+    assert (steps / "stages" / "cold.json").stat().st_mtime_ns == stamp
+
+
+def test_sizes_to_compare_must_be_measured():
+    with pytest.raises(SystemExit):
+        run.main(["--sizes", "300", "--peers", "--peer-sizes", "3000"])
+
+
+def test_a_wrapped_function_is_timed_wherever_its_module_calls_it():
+    module = SimpleNamespace(double=lambda number: 2 * number)
+    clock = work.Clock()
+    clock.wrap(module, "double", "doubling")
+    assert module.double(4) == 8
+    assert clock.seconds.keys() == {"doubling"}
