@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 from aps_rag_pipeline.stores.home import Home
 from query import lookup, retrieval
 from query.filters import Filters, known_sources, reader
+from query.found import key_of
 from query.question import Question, Request
 from query.results import Answer, CorpusStatus, Mode, RecordView, SearchResult
 from query.snapshot import Snapshot
@@ -88,6 +89,7 @@ class Corpus:
         mode: Mode = "hybrid",
         profile: str | None = None,
         now: datetime | None = None,
+        variants: Sequence[str] = (),
     ) -> SearchResult:
         """The `k` records that fit best, each with its best passage.
 
@@ -99,11 +101,14 @@ class Corpus:
             mode: `hybrid`, or one channel alone.
             profile: fixed fusion weights instead of those by intent (`fusion.PROFILES`).
             now: what "yesterday" is meant against; the present when left out.
+            variants: other wordings of the same question, which the channels of words and of meaning search too.
+                Identifiers, times and the place are read from `text` alone.
 
         Raises:
             ValueError: an unknown source, mode or profile, or a bound that is no time.
+            TypeError: `variants` is one text.
         """
-        request = self._request(text, sources, feeds, since, until, mode, profile, now)
+        request = self._request(text, sources, feeds, since, until, mode, profile, now, variants)
         with self._snapshot.used() as snapshot:
             return Question(snapshot, request).search(max(k, 0))
 
@@ -117,10 +122,11 @@ class Corpus:
         mode: Mode = "hybrid",
         profile: str | None = None,
         now: datetime | None = None,
+        variants: Sequence[str] = (),
     ) -> Answer:
         """Sentences of the corpus that answer a question, each with its citation keys; or that there is no answer, why,
         and the nearest records. Arguments as for :meth:`search`."""
-        request = self._request(text, sources, feeds, since, until, mode, profile, now)
+        request = self._request(text, sources, feeds, since, until, mode, profile, now, variants)
         with self._snapshot.used() as snapshot:
             return Question(snapshot, request).answer()
 
@@ -139,7 +145,7 @@ class Corpus:
                 key,
                 lambda name: list(
                     dict.fromkeys(
-                        retrieval.key_of(hit.passage_id)
+                        key_of(hit.passage_id)
                         for hit in snapshot.index.exact("names", [name], "", self._filters, retrieval.DEPTH)
                     )
                 ),
@@ -160,7 +166,10 @@ class Corpus:
         mode: Mode,
         profile: str | None,
         now: datetime | None,
+        variants: Sequence[str],
     ) -> Request:
+        if isinstance(variants, str):
+            raise TypeError("variants must be a sequence of texts, not one text")
         zone = self._zone or self._snapshot.zone
         visible = self._filters
         wanted = replace(
@@ -170,4 +179,4 @@ class Corpus:
             since=parse_bound(since, zone),
             until=parse_bound(until, zone, end=True),
         )
-        return Request(text, visible, wanted, zone, self._shifts, mode, profile, now)
+        return Request(text, visible, wanted, zone, self._shifts, mode, profile, now, tuple(variants))

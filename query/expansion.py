@@ -77,12 +77,13 @@ class Passage:
 
 
 class Shelf:
-    """Passages and records of a release by id, for one reader."""
+    """Passages and records of a release by id, for one reader. What was read once is kept."""
 
     def __init__(self, passages: Table, records: Table, filters: Filters) -> None:
         self._passages = passages
         self._records = records
         self._filters = filters
+        self._read: dict[str, Passage | None] = {}
 
     def heads(self, keys: Iterable[str]) -> dict[str, RecordHead]:
         wanted = list(dict.fromkeys(keys))
@@ -92,16 +93,15 @@ class Shelf:
     def passages(self, passage_ids: Iterable[str]) -> dict[str, Passage]:
         """The passages of these ids that the reader may see, in the order asked for."""
         wanted = list(dict.fromkeys(passage_ids))
-        if not wanted:
-            return {}
+        if missing := [passage_id for passage_id in wanted if passage_id not in self._read]:
+            self._read |= dict.fromkeys(missing) | self._fetch(missing)
+        return {passage_id: passage for passage_id in wanted if (passage := self._read[passage_id]) is not None}
+
+    def _fetch(self, wanted: list[str]) -> dict[str, Passage]:
         rows = _rows(self._passages, f"passage_id in ({sql_list(wanted)})", _PASSAGE_COLUMNS, len(wanted))
-        seen = {row["passage_id"]: row for row in rows if self._filters.admits(row["access"])}
-        heads = self.heads(row["key"] for row in seen.values())
-        return {
-            passage_id: _passage(seen[passage_id], heads[seen[passage_id]["key"]])
-            for passage_id in wanted
-            if passage_id in seen and seen[passage_id]["key"] in heads
-        }
+        seen = [row for row in rows if self._filters.admits(row["access"])]
+        heads = self.heads(row["key"] for row in seen)
+        return {row["passage_id"]: _passage(row, heads[row["key"]]) for row in seen if row["key"] in heads}
 
 
 def expand(

@@ -13,6 +13,8 @@ from aps_rag_pipeline.stores.tables import sql_list
 if TYPE_CHECKING:
     import tantivy
 
+_LABELLED = "array_length(access) > 0"
+
 
 @dataclass(frozen=True)
 class Filters:
@@ -32,7 +34,7 @@ class Filters:
 
     def sql(self, timed: bool = True) -> str:
         """The condition over a released table. `timed` False: the table has no time of creation."""
-        parts = ["array_length(access) > 0"]
+        parts = [_LABELLED]
         if self.groups is not None:
             parts = [f"array_has_any(access, [{sql_list(sorted(self.groups))}])"]
         if self.sources:
@@ -46,6 +48,16 @@ class Filters:
         if timed and self.until is not None:
             parts.append(f"created_at < timestamp '{self.until.isoformat()}'")
         return " and ".join(parts)
+
+    def narrowing(self) -> str | None:
+        """The condition for a search whose hits are checked with :meth:`admits`; None: nothing narrows it.
+
+        That a row has a label at all, which is all that the owner needs, holds for nearly every row: an index is of no
+        use for it, and to look would be to read the whole table.
+        """
+        if self.groups is not None:
+            return self.sql()
+        return self.sql().removeprefix(_LABELLED).removeprefix(" and ") or None
 
     def clauses(self, schema: tantivy.Schema) -> list[tuple[tantivy.Occur, tantivy.Query]]:
         """The condition over the BM25 index; it adds nothing to a score."""

@@ -116,8 +116,14 @@ def searched(release: Release, filters: Filters) -> Searched:
     )
 
 
-def find_place(release: Release, visible: Filters, text: str) -> Place | None:
-    """The place that a question names, if a source that the reader may see locates anything there."""
+def find_place(
+    release: Release, visible: Filters, text: str, beginnings: Callable[[Filters, str], tuple[str, ...]]
+) -> Place | None:
+    """The place that a question names, if a source that the reader may see locates anything there.
+
+    Args:
+        beginnings: how the names of things begin that stand in places of a kind, see :func:`beginnings_in`.
+    """
     stretches = places.numbered(text)
     if not stretches:
         return None
@@ -125,10 +131,11 @@ def find_place(release: Release, visible: Filters, text: str) -> Place | None:
     known = release.table(NODES).search().where(f"node_id in ({sql_list(ids)}) and {visible.sql(timed=False)}")
     there = set(known.select(["node_id"]).limit(len(ids)).to_arrow()["node_id"].to_pylist())
     kind, number = next((place for node, place in ids.items() if node in there), ("", 0))
-    return Place(kind, number, _beginnings(release, visible, kind)) if kind else None
+    return Place(kind, number, beginnings(visible, kind)) if kind else None
 
 
-def _beginnings(release: Release, visible: Filters, kind: str) -> tuple[str, ...]:
+def beginnings_in(release: Release, visible: Filters, kind: str) -> tuple[str, ...]:
+    """Beginnings of the names of things in places of a kind, as far as the reader may see where they stand."""
     condition = f"relation = 'LOCATED_IN' and starts_with(dst, {_text(f'{_PLACE}{kind} ')})"
     rows = (
         release.table(EDGES)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
@@ -14,14 +15,15 @@ import msgspec
 from aps_rag_pipeline.knowledge import identifiers
 from aps_rag_pipeline.records import KEY_PREFIX
 from aps_rag_pipeline.stores.tables import PASSAGES, RECORDS
-from query import answering, expansion, fusion, lookup, retrieval
+from query import answering, expansion, fusion, retrieval
 from query.filters import Filters
+from query.found import Found, key_of
 from query.places import Place
 from query.results import MODES, Answer, Hit, Mode, SearchResult, Sentence
 from query.snapshot import Snapshot
 from query.times import ShiftLike
-from query.understanding import is_bare, understand
-from query.words import snippet
+from query.understanding import cleaned, is_bare, understand
+from query.words import content_words, snippet
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,6 +50,7 @@ class Request:
     mode: Mode = "hybrid"
     profile: str | None = None
     now: datetime | None = None
+    variants: tuple[str, ...] = ()  # other wordings of the same question
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
@@ -69,6 +72,8 @@ class Question:
         lexicon = retrieval.IndexLexicon(snapshot.index, request.visible)
         now = request.now or datetime.now(UTC)
         self.understanding = understand(request.text, lexicon, now, request.zone, request.shifts)
+        self.variants = _others(request.variants, self.understanding.text)
+        self._vectors: dict[str, NDArray[np.float32]] = {}
         self.channels = self._retrieve()
         self.order = self._fuse()
 
@@ -86,20 +91,27 @@ class Question:
         """The place that the question is about, where it names no thing."""
         if self.understanding.identifiers:
             return None
-        return lookup.find_place(self.snapshot.release, self.visible, self.understanding.text)
+        return self.snapshot.find_place(self.understanding.text, self.visible)
 
     def _telling(self, words: Sequence[str]) -> list[str]:
         """Words without those of the thing or place that the question is about."""
         common = set(self.place.name.split()) if self.place else set(self.understanding.identifiers)
         return [word for word in words if word.lower() not in common]
 
-    @cached_property
+    @property
     def vector(self) -> NDArray[np.float32]:
-        return self._vector_of(self.understanding.text)
+        vector: NDArray[np.float32] = self._vectors_of([self.understanding.text])[0]
+        return vector
 
-    def _vector_of(self, text: str) -> NDArray[np.float32]:
-        encoder = self.encoder.result()
-        return encoder.encode_query(encoder.tokens.head(text))
+    def _vectors_of(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Vectors of texts, a row each; those that are not known yet are made in one batch."""
+        import numpy as np
+
+        if missing := [text for text in dict.fromkeys(texts) if text not in self._vectors]:
+            encoder = self.encoder.result()
+            made = encoder.encode_query([encoder.tokens.head(text) for text in missing])
+            self._vectors.update(zip(missing, made, strict=True))
+        return np.stack([self._vectors[text] for text in texts])
 
     def _retrieve(self) -> retrieval.Channels:
         """The channels within the time that the question names, if anything is found there; else without it."""
@@ -131,24 +143,49 @@ class Question:
         return bool(found if asked.intent == "time" or not asked.words else found.ranked.get("sparse"))
 
     def _channels(self, filters: Filters, said: Sequence[str], phrase: str = "") -> retrieval.Channels:
-        index, asked = self.snapshot.index, self.understanding
-        words = " ".join(said) or asked.text
-        found: dict[str, list[retrieval.Found]] = {}
+        """Every channel. The vectors and what is near them are found beside the channels of words."""
+        index, asked, pool = self.snapshot.index, self.understanding, self.snapshot.pool
+        focused = self.mode == "hybrid" and not is_bare(asked)
+        meanings = [asked.text, *self.variants]
+        vectors = near = None
+        if self.mode in ("hybrid", "dense"):
+            # The focus has a vector of its own: made with the others it costs little.
+            vectors = pool.submit(self._vectors_of, [*meanings, *([self._rest(said)] if focused else [])])
+            near = pool.submit(lambda: self._near(vectors.result()[: len(meanings)], filters))
+        words = [" ".join(said) or asked.text, *(" ".join(content_words(text)) or text for text in self.variants)]
+        found: dict[str, list[Found]] = {}
         own = 0
         if self.mode == "hybrid" and asked.identifiers:
-            found["exact"], own = retrieval.exact_channel(index, asked.identifiers, words, filters)
+            found["exact"], own = retrieval.exact_channel(index, asked.identifiers, words[0], filters)
         if self.mode in ("hybrid", "sparse"):
-            found["sparse"] = retrieval.capped(lambda f, n: index.words(words, f, n, phrase=phrase), filters)
-        if self.mode in ("hybrid", "dense"):
-            table = self.snapshot.release.chunks()
-            found["dense"] = retrieval.capped(lambda f, n: retrieval.dense(table, self.vector, f, n), filters)
-        if self.mode == "hybrid" and not is_bare(asked):
-            found["focus"] = self._focus(said, filters)
+            found["sparse"] = _merged([self._sharing(text, filters, phrase) for text in words])
+        focus = self._focus(said, filters) if focused else []
+        if near is not None:
+            found["dense"] = near.result()
+        if focused:
+            found["focus"] = focus
         return retrieval.collect(found, found.get("exact", [])[:own])
 
-    def _focus(self, said: Sequence[str], filters: Filters) -> list[retrieval.Found]:
+    def _sharing(self, words: str, filters: Filters, phrase: str) -> list[Found]:
+        index = self.snapshot.index
+        return retrieval.capped(lambda f, n: index.words(words, f, n, phrase=phrase), filters)
+
+    def _near(self, vectors: NDArray[np.float32], filters: Filters) -> list[Found]:
+        meaning = self.snapshot.meaning
+
+        def best(place: int, ahead: list[Found]) -> list[Found]:
+            alone = vectors[place : place + 1]
+            return retrieval.capped(lambda f, n: meaning.near(alone, f, n)[0], filters, ahead=ahead)
+
+        return _merged([best(*found) for found in enumerate(meaning.near(vectors, filters, retrieval.AHEAD))])
+
+    def _rest(self, said: Sequence[str]) -> str:
+        """The words that tell chunks about the thing or place of the question apart."""
+        return " ".join(self._telling(said)) or " ".join(said) or self.understanding.text
+
+    def _focus(self, said: Sequence[str], filters: Filters) -> list[Found]:
         """Chunks about the thing or place that the question names, ranked by words and meaning among themselves."""
-        index, release = self.snapshot.index, self.snapshot.release
+        index = self.snapshot.index
         within = index.focus(self.understanding.identifiers, self.place)
         if within is None:
             return []
@@ -156,15 +193,9 @@ class Question:
         if not members:
             return []
         # What all of them have in common tells none of them from another.
-        rest = " ".join(self._telling(said))
-        by_words = index.words(rest, filters, retrieval.DEPTH, within)
-        by_meaning = retrieval.dense(
-            release.chunks(),
-            self._vector_of(rest or " ".join(said)),
-            filters,
-            retrieval.DEPTH,
-            [hit.chunk_id for hit in members],
-        )
+        by_words = index.words(" ".join(self._telling(said)), filters, retrieval.DEPTH, within)
+        vector = self._vectors_of([self._rest(said)])[0]
+        by_meaning = self.snapshot.meaning.among(vector, filters, retrieval.DEPTH, [hit.chunk_id for hit in members])
         lists = {"dense": [hit.chunk_id for hit in by_meaning], "sparse": [hit.chunk_id for hit in by_words]}
         scores = fusion.reciprocal_ranks(lists, _FOCUS_WEIGHTS)
         known = {hit.chunk_id: hit for hit in (*by_words, *by_meaning)}
@@ -194,14 +225,12 @@ class Question:
             for passage_id, passage in self.shelf.passages(best).items()
         }
         index = self.snapshot.index
-        return fusion.supported(
-            scores, named, retrieval.key_of, lambda token: index.mentions(token) > fusion.TOO_COMMON, share
-        )
+        return fusion.supported(scores, named, key_of, lambda token: index.mentions(token) > fusion.TOO_COMMON, share)
 
     def hits(self, k: int) -> list[Hit]:
         best: dict[str, tuple[str, float]] = {}
         for passage_id, score in self.order:
-            best.setdefault(retrieval.key_of(passage_id), (passage_id, score))
+            best.setdefault(key_of(passage_id), (passage_id, score))
         places = {
             name: {passage_id: rank for rank, passage_id in enumerate(ids, start=1)}
             for name, ids in self.channels.ranked.items()
@@ -258,7 +287,7 @@ class Question:
 
     def _answer(self, sentences: list[Sentence], passages: Sequence[expansion.Passage], reason: str) -> Answer:
         answered = bool(sentences)
-        status = lookup.searched(self.snapshot.release, self.filters)
+        status = self.snapshot.searched(self.filters)
         cited = {key for sentence in sentences for key in sentence.keys}
         evidence = [p.evidence() for p in passages if answered]
         return Answer(
@@ -281,3 +310,22 @@ class Question:
 def _prior(passage_id: str, priors: fusion.Weights, wanted: Sequence[str]) -> float:
     source = _SOURCE_OF.get(passage_id.partition(":")[0], "")
     return 1.0 if source in wanted else priors.get(source, 1.0)
+
+
+def _others(variants: Sequence[str], text: str) -> list[str]:
+    """Wordings that say something and are not the question's own, each once."""
+    wordings = dict.fromkeys(cleaned(variant) for variant in variants)
+    return [wording for wording in wordings if wording and wording != text]
+
+
+def _merged(lists: Sequence[list[Found]]) -> list[Found]:
+    """The hits of several wordings as one channel: by their ranks in each; the score is the best."""
+    if len(lists) == 1:
+        return lists[0]
+    best: dict[str, Found] = {}
+    for hit in chain.from_iterable(lists):
+        if hit.chunk_id not in best or hit.score > best[hit.chunk_id].score:
+            best[hit.chunk_id] = hit
+    ranks = {str(place): [hit.chunk_id for hit in hits] for place, hits in enumerate(lists)}
+    order = fusion.reciprocal_ranks(ranks, dict.fromkeys(ranks, 1.0))
+    return [best[chunk] for chunk in order][: retrieval.DEPTH]

@@ -16,24 +16,23 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from aps_rag_pipeline.knowledge import identifiers
 from aps_rag_pipeline.stores import sparse
-from aps_rag_pipeline.stores.tables import sql_list
 from query.filters import Filters
+from query.found import Found, key_of
 from query.places import Place
 
 if TYPE_CHECKING:
-    import numpy as np
     import tantivy
-    from lancedb.table import Table
-    from numpy.typing import NDArray
 
 #: Hits of a channel.
 DEPTH = 100
 #: At most so many of them of one kind of source, unless no other kind has any.
 SOURCE_CAP = 40
+#: So many are asked for at once, so that those of kinds with too many can be left out.
+AHEAD = 250
 #: Chunks of one record among the hits of the exact channel that are there because of the record's name.
 OWN_CHUNKS = 3
 #: A hit for each identifier counts more than any sum of word scores.
@@ -42,39 +41,26 @@ _IDENTIFIER_SCORE = 1_000.0
 _PHRASE, _PHRASE_SLOP = 2.0, 2
 #: So many chunks about a place or an identifier are compared with a question.
 FOCUS_DEPTH = 1_000
-#: How closely an IVF index is searched; without an index these say nothing.
-_PROBES, _REFINE = 20, 3
 _EXACT_FIRST_SOURCES = ("epics",)
-
-
-class Found(NamedTuple):
-    chunk_id: str
-    source: str
-    score: float
-
-    @property
-    def passage_id(self) -> str:
-        return passage_of(self.chunk_id)
 
 
 Fetch = Callable[[Filters, int], list[Found]]
 
 
-def passage_of(chunk_id: str) -> str:
-    return chunk_id.rpartition(".")[0]
-
-
-def key_of(passage_id: str) -> str:
-    return passage_id.rpartition("#")[0]
-
-
-def capped(fetch: Fetch, filters: Filters, depth: int = DEPTH, cap: int = SOURCE_CAP) -> list[Found]:
+def capped(
+    fetch: Fetch, filters: Filters, depth: int = DEPTH, cap: int = SOURCE_CAP, ahead: list[Found] | None = None
+) -> list[Found]:
     """The best `depth` hits with at most `cap` of a kind of source, refilled from the other kinds.
 
     Where the other kinds have too few, the places stay with the kinds that have more.
+
+    Args:
+        ahead: what `fetch` gives for `AHEAD` hits, if that was done before. Looking so far ahead costs less than asking
+            again without the kinds that have too many.
     """
-    first = fetch(filters, depth)
-    found = {hit.chunk_id: hit for hit in first}
+    if ahead is None:
+        ahead = fetch(filters, AHEAD)
+    found = {hit.chunk_id: hit for hit in ahead[:depth]}
     full: tuple[str, ...] = ()
     while len(filters.sources) != 1:
         counts = Counter(hit.source for hit in found.values())
@@ -82,11 +68,11 @@ def capped(fetch: Fetch, filters: Filters, depth: int = DEPTH, cap: int = SOURCE
         if not crowded:
             break
         full += crowded
-        more = (
-            fetch(replace(filters, without=filters.without + full), depth - cap * len(full))
-            if depth > cap * len(full)
-            else []
-        )
+        if (wanted := depth - cap * len(full)) <= 0:
+            continue
+        more = [hit for hit in ahead if hit.source not in full][:wanted]
+        if len(more) < wanted and len(ahead) >= AHEAD:
+            more = fetch(replace(filters, without=filters.without + full), wanted)
         found |= {hit.chunk_id: hit for hit in more}
     taken: Counter[str] = Counter()
     kept: list[Found] = []
@@ -222,33 +208,6 @@ class SparseIndex:
         return found
 
 
-def dense(
-    table: Table, vector: NDArray[np.float32], filters: Filters, limit: int, among: Sequence[str] | None = None
-) -> list[Found]:
-    """Chunks closest to a normalised vector, of all or of those `among` which to look; the score is the cosine,
-    whatever distance an index was built with."""
-    condition = filters.sql() + ("" if among is None else f" and chunk_id in ({sql_list(among)})")
-    query: Any = table.search(vector, vector_column_name="vector")
-    found = (
-        query.where(condition, prefilter=True)
-        .nprobes(_PROBES)
-        .refine_factor(_REFINE)
-        .select(["chunk_id", "source", "vector", "_distance"])
-        .limit(limit)
-        .to_arrow()
-    )
-    if not found.num_rows:
-        return []
-    vectors = found["vector"].combine_chunks().values.to_numpy().reshape(found.num_rows, -1)
-    cosines = (vectors @ vector).tolist()
-    return [
-        Found(chunk, source, cosine)
-        for chunk, source, cosine in zip(
-            found["chunk_id"].to_pylist(), found["source"].to_pylist(), cosines, strict=True
-        )
-    ]
-
-
 class IndexLexicon:
     """What the reader's part of the index knows (see `understanding.Lexicon`)."""
 
@@ -312,7 +271,7 @@ def collect(channels: dict[str, list[Found]], own: Sequence[Found]) -> Channels:
     similarity: dict[str, float] = {}
     chunk: dict[str, str] = {}
     for hit in channels.get("dense", []):
-        similarity.setdefault(hit.passage_id, hit.score)
+        similarity[hit.passage_id] = max(hit.score, similarity.get(hit.passage_id, hit.score))
     for hits in channels.values():
         for hit in hits:
             chunk.setdefault(hit.passage_id, hit.chunk_id)

@@ -5,18 +5,25 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
-from concurrent.futures import Future
-from functools import cached_property
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
 from aps_rag_pipeline.settings import Models
 from aps_rag_pipeline.stores.home import Home
 from aps_rag_pipeline.stores.releases import Release, open_release
+from query import lookup
+from query.filters import Filters
+from query.meaning import Meaning
+from query.places import Place
+from query.results import Searched
 from query.retrieval import SparseIndex
 
 if TYPE_CHECKING:
     from aps_rag_pipeline.models import Encoder
+
+_THREADS = 4
 
 
 class Snapshot:
@@ -29,10 +36,31 @@ class Snapshot:
         self._retired = False
         self._lock = threading.Lock()
         self._encoder: Future[Encoder] | None = None
+        self._searched = lru_cache(maxsize=256)(lambda filters: lookup.searched(self.release, filters))
+        self._beginnings = lru_cache(maxsize=256)(
+            lambda visible, kind: lookup.beginnings_in(self.release, visible, kind)
+        )
 
     @cached_property
     def index(self) -> SparseIndex:
         return SparseIndex(self.release.tantivy)
+
+    @cached_property
+    def meaning(self) -> Meaning:
+        return Meaning(self.release.chunks())
+
+    @cached_property
+    def pool(self) -> ThreadPoolExecutor:
+        """Threads in which a question's channels run beside each other: the stores work outside the interpreter."""
+        return ThreadPoolExecutor(_THREADS, thread_name_prefix="channel")
+
+    def searched(self, filters: Filters) -> Searched:
+        """How much a search with these filters looks through. A release does not change, so it is counted once."""
+        return self._searched(filters)
+
+    def find_place(self, text: str, visible: Filters) -> Place | None:
+        """The place that a question names; how names begin in places of its kind is learned once."""
+        return lookup.find_place(self.release, visible, text, self._beginnings)
 
     @cached_property
     def zone(self) -> ZoneInfo:
@@ -77,6 +105,8 @@ class Snapshot:
         with self._lock:
             if not self._retired or self._users:
                 return
+        if "pool" in self.__dict__:
+            self.pool.shutdown()
         if "index" in self.__dict__:
             self.index.close()
         self.release.close()

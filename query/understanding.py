@@ -92,6 +92,11 @@ class Lexicon(Protocol):
         """Normal form of the record that is called so but for blanks, case and signs."""
 
 
+def cleaned(text: str) -> str:
+    """A question on one line, as far as it is read."""
+    return re.sub(r"\s+", " ", text).strip()[:LONGEST_QUESTION]
+
+
 def understand(
     text: str,
     lexicon: Lexicon,
@@ -100,7 +105,7 @@ def understand(
     shifts: Sequence[ShiftLike] = (),
 ) -> Understanding:
     """Read a question. `now` is an aware time, against which relative phrases are meant."""
-    text = re.sub(r"\s+", " ", text).strip()[:LONGEST_QUESTION]
+    text = cleaned(text)
     found = find_window(text, now, zone, shifts)
     # An identifier may look like a date ("DOWN:2025-0412"); dates are cut out only where no name holds them.
     rest = _without(text, found.spans if found else ())

@@ -1,20 +1,92 @@
-"""Indexes of the released tables: built when a table is large enough for them, brought up to date with each release."""
+"""Indexes of the released tables: built once a table is large enough for them, brought up to date with each release.
+
+A scalar index tells which rows meet a condition. The index of the vectors sorts them into partitions around centres and
+keeps each in a byte a dimension, so that a search reads a few partitions instead of the table. New rows are sorted in
+around the old centres; once the table has grown by half, and when pieces pile up, the centres are found anew.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any, Literal
+
+from aps_rag_pipeline.failpoints import passing
+
+log = logging.getLogger(__name__)
 
 Kind = Literal["BTREE", "BITMAP", "LABEL_LIST", "VECTOR"]
 
 #: Scalar indexes pay from this size on; below it a scan is as fast.
 SCALAR_FROM_ROWS = 20_000
+#: Below this, comparing with every vector takes less than 40 ms and finds everything.
+VECTOR_FROM_ROWS = 30_000
+#: Vectors of a partition, roughly.
+PARTITION_ROWS = 400
+#: The centres are found anew when there are so many times the rows that they were found among.
+_GROWN = 1.5
+#: Each release may leave a piece of the vector index; so many are searched one after another before they are joined.
+_MOST_PIECES = 8
+#: Rounds and vectors a partition that finding the centres takes: more make it slower and no better.
+_ROUNDS, _SAMPLE = 20, 64
+#: Compaction leaves old versions alone: the collector drops them when no release needs them.
+_NEVER = timedelta(days=36_500)
 
 
-def ensure(table: Any, wanted: Mapping[str, Kind]) -> bool:
-    there = {column for index in table.list_indices() for column in index.columns}
-    if table.count_rows() >= SCALAR_FROM_ROWS:
-        for column, kind in wanted.items():
-            if column not in there and kind != "VECTOR":
-                table.create_scalar_index(column, index_type=kind)
-    return False
+def bring_up_to_date(table: Any, wanted: Mapping[str, Kind], *, compact: bool) -> None:
+    """Build the indexes of `wanted` (column: kind) that are missing and pay, and put new rows into those there are.
+
+    Args:
+        compact: join small pieces of the table although it has no index.
+    """
+    rows = int(table.count_rows())
+    there = {column: index.name for index in table.list_indices() for column in index.columns}
+    if compact or there:
+        passing("lance.optimize.before")
+        table.optimize(cleanup_older_than=_NEVER)
+        passing("lance.optimize.after")
+    for column, kind in wanted.items():
+        if kind == "VECTOR":
+            if rows >= VECTOR_FROM_ROWS and _worn(table, there.get(column), rows):
+                _build_vectors(table, column, there.get(column), rows)
+        elif column not in there and rows >= SCALAR_FROM_ROWS:
+            _build(table, column, kind)
+
+
+def _build(table: Any, column: str, kind: Kind) -> None:
+    from lancedb.index import Bitmap, BTree, LabelList
+
+    config = {"BTREE": BTree, "BITMAP": Bitmap, "LABEL_LIST": LabelList}[kind]
+    passing("lance.index.before")
+    table.create_index(column, config=config())
+    passing("lance.index.after")
+
+
+def _build_vectors(table: Any, column: str, old: str | None, rows: int) -> None:
+    from lancedb.index import IvfSq
+
+    config = IvfSq(
+        distance_type="cosine",
+        num_partitions=max(rows // PARTITION_ROWS, 1),
+        max_iterations=_ROUNDS,
+        sample_rate=_SAMPLE,
+    )
+    passing("lance.vectors.before")
+    # The name tells among how many rows the centres were found; it is in the table's version, as the index is.
+    table.create_index(column, config=config, name=f"{column}_{rows}")
+    if old is not None and old != f"{column}_{rows}":
+        table.drop_index(old)
+    passing("lance.vectors.after")
+    log.info("the vectors of %d rows were indexed anew", rows)
+
+
+def _worn(table: Any, name: str | None, rows: int) -> bool:
+    """Whether the index of the vectors is missing, is of far fewer rows, or has fallen into pieces."""
+    if name is None:
+        return True
+    among = name.rpartition("_")[2]
+    if not among.isdigit() or rows > _GROWN * int(among):
+        return True
+    stats = table.index_stats(name)
+    return stats is None or (stats.num_indices or 1) > _MOST_PIECES

@@ -30,8 +30,6 @@ _IDS_PER_DELETE = 5000
 _MANY_FRAGMENTS = 24
 #: Nor one in which more than one row in so many has been deleted: its files keep them.
 _DELETED_ONE_IN = 8
-#: Compaction leaves old versions alone: the collector drops them when no release needs them.
-_NEVER = timedelta(days=36_500)
 
 
 class LanceTables:
@@ -85,8 +83,7 @@ class LanceTables:
         """Compact a table that has fallen into many pieces, build what indexes it is large enough for, keep those that
         it has whole, and give its version."""
         table = self.table(name)
-        if not indexing.ensure(table, indexed) and _in_pieces(table):
-            table.optimize(cleanup_older_than=_NEVER)
+        indexing.bring_up_to_date(table, indexed, compact=_in_pieces(table))
         return int(table.version)
 
     def forget_versions(self, name: str, older_than: timedelta) -> None:
