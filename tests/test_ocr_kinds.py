@@ -29,8 +29,8 @@ KINDS = {
     "red on yellow": ("#f0e000", "#d00000", 14, 0.9),
     "white on alarm red": ("#b00000", "#ffffff", 14, 0.9),
     "magenta on grey": ("#b8b8b8", "#c000c0", 14, 0.9),
-    "ten pixels": ("#d0d0d0", "#000000", 10, 0.75),
-    "eight pixels": ("#d0d0d0", "#000000", 8, 0.45),
+    "ten pixels": ("#d0d0d0", "#000000", 10, 0.8),
+    "eight pixels": ("#d0d0d0", "#000000", 8, 0.62),
 }
 
 

@@ -29,6 +29,10 @@ _SAMPLE = 400_000
 _AT_ONCE = 6_000_000
 _MARGIN = 40
 _INK = 110
+#: How far from its middle a dot is looked at.
+_REACH_OF_DOT = 3
+#: Share of a word's height within which a dot behind its box is its own, and above which no full stop stands.
+_BEHIND, _BASE = 0.45, 0.6
 
 _POINTS = re.compile(r"[.,:;]")
 
@@ -64,24 +68,26 @@ def _band(image: Image.Image) -> tuple[Grey, Dots]:
 
 
 def pointed(word: Word, dots: Sequence[tuple[int, int]]) -> Word:
-    """The word with the full stops and colons that were seen in the picture, where it has as many such signs."""
-    inside = sorted(
-        (column, row)
-        for row, column in dots
-        if word.left - 1 <= column <= word.left + word.width + 1 and word.top - 1 <= row <= word.top + word.height + 1
-    )
+    """The word with the full stops and colons that were seen in the picture, where it has as many such signs; a full
+    stop at its end that was not read at all is added."""
+    right, bottom = word.left + word.width, word.top + word.height
+    behind = right + max(2.0, _BEHIND * word.height)
+    near = sorted((c, r) for r, c in dots if word.left - 1 <= c <= behind and word.top - 1 <= r <= bottom + 1)
     signs: list[str] = []
     last = -9
-    for column, _ in inside:
+    for column, row in near:
         if column - last <= 1 and signs:
             signs[-1] = ":"  # two dots, one above the other
-        else:
+        elif column <= right + 1 or row >= word.top + _BASE * word.height:
             signs.append(".")
         last = column
-    if not signs or len(_POINTS.findall(word.text)) != len(signs):
+    read = len(_POINTS.findall(word.text))
+    if signs and len(signs) == read + 1 and signs[-1] == "." and last >= right - 2 and word.text[-1:].isalnum():
+        word = word._replace(text=f"{word.text}.", width=max(word.width, last + 2 - word.left))
+    elif not signs or len(signs) != read:
         return word
     seen = iter(signs)
-    return word._replace(text=_POINTS.sub(lambda read: _point(read[0], next(seen)), word.text))
+    return word._replace(text=_POINTS.sub(lambda point: _point(point[0], next(seen)), word.text))
 
 
 def _point(read: str, seen: str) -> str:
@@ -143,23 +149,35 @@ def _strongest(difference: Grey) -> NDArray[np.float32]:
 
 
 def _square_dots(grey: Grey) -> tuple[Grey, Dots]:
-    """The crosses of three pixels by which the fixed fonts of X draw full stops and colons, as squares of two.
+    """The crosses by which the fixed fonts of X draw full stops and colons, as squares.
 
     Tesseract takes the cross for a comma, two of them for a semicolon: no PV name would survive.
     """
-    ink = np.pad(grey < _INK, 2)
+    ink = np.pad(grey < _INK, _REACH_OF_DOT)
     height, width = grey.shape
+    out = grey.copy()
+    dots: Dots = []
+    for tall, square in ((0, (-1, 1, 0, 2)), (1, (-1, 2, -1, 2))):  # the arms are one row, or two
+        first, last, left, right = square
+        for row, column in zip(*np.nonzero(_crosses(ink, height, width, tall)), strict=True):
+            dots.append((int(row), int(column)))
+            out[row - 1 : row + tall + 2, column - 1 : column + 2] = 255
+            out[row + first : row + last, column + left : column + right] = grey[row, column]
+    return out, dots
+
+
+def _crosses(ink: NDArray[np.bool_], height: int, width: int, tall: int) -> NDArray[np.bool_]:
+    """Middles of crosses three pixels wide and `tall` + 3 high that stand by themselves."""
 
     def at(down: int, right: int) -> NDArray[np.bool_]:
-        return ink[2 + down : 2 + down + height, 2 + right : 2 + right + width]
+        down, right = down + _REACH_OF_DOT, right + _REACH_OF_DOT
+        return ink[down : down + height, right : right + width]
 
-    cross = at(0, 0) & at(0, 1) & at(0, -1) & at(1, 0) & at(-1, 0)
-    for free in ((1, 1), (1, -1), (-1, 1), (-1, -1), (2, 0), (-2, 0)):
-        cross &= ~at(*free)
-    cross &= ~(at(0, 2) & at(0, -2))  # one side may touch a letter
-    out = grey.copy()
-    dots = [(int(row), int(column)) for row, column in zip(*np.nonzero(cross), strict=True)]
-    for row, column in dots:
-        out[row - 1 : row + 2, column - 1 : column + 2] = 255
-        out[row - 1 : row + 1, column : column + 2] = grey[row, column]
-    return out, dots
+    cross = at(-1, 0) & at(tall + 1, 0)
+    for row in range(tall + 1):
+        cross &= at(row, 0) & at(row, 1) & at(row, -1)
+    for row, column in ((-2, 0), (-1, 1), (-1, -1), (tall + 1, 1), (tall + 1, -1), (tall + 2, 0)):
+        cross &= ~at(row, column)
+    beside = [at(0, side) | at(tall, side) for side in (-2, 2)]
+    cross &= ~(beside[0] & beside[1])  # one side may touch a letter
+    return cross

@@ -6,6 +6,7 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from aps_rag_pipeline.content.ocr.engine import Word
 
@@ -33,16 +34,24 @@ def scaled(words: list[Word], factor: float) -> list[Word]:
     ]
 
 
-def merged(readings: list[list[Word]]) -> tuple[list[Word], list[Word]]:
-    """Words where at least two readings found some (the surest), and words that one reading alone found."""
-    shared: list[Word] = []
-    alone: list[Word] = []
+class Place(NamedTuple):
+    """What the surest reading says at one place; by number which readings saw something there, and whether another of
+    them says the same."""
+
+    words: list[Word]
+    seen_by: frozenset[int]
+    agreed: bool
+
+
+def merged(readings: list[list[Word]]) -> list[Place]:
+    """Each place of the picture once, with its words from left to right."""
+    found: list[Place] = []
     for place in _places(readings):
         said = {number: sorted(words, key=lambda word: word.left) for number, words in place.items()}
         texts = Counter(_text(words) for words in said.values())
         best = max(said.values(), key=lambda words: _weight(words, texts[_text(words)] > 1))
-        (shared if len(said) > 1 else alone).extend(best)
-    return shared, alone
+        found.append(Place(best, frozenset(said), texts[_text(best)] > 1))
+    return found
 
 
 def mean(words: list[Word]) -> float:

@@ -9,6 +9,7 @@ from io import BytesIO
 import numpy as np
 from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
+from PIL.Image import Resampling
 
 from aps_rag_pipeline.settings import Limits
 from aps_rag_pipeline.sources.base import UnreadableError
@@ -163,16 +164,16 @@ def _quiet(busy: NDArray[np.float32], first: int, last: int) -> int:
     return last - 1 - int(window[::-1].argmin())
 
 
-def enlarged(image: Image.Image, factor: int) -> Image.Image:
+def enlarged(image: Image.Image, factor: int, smooth: Resampling = Resampling.LANCZOS) -> Image.Image:
     """The picture `factor` times as large, as far as it stays below the size that Tesseract needs."""
     room = (MAX_READ_PIXELS / (image.width * image.height)) ** 0.5
     scale = min(float(factor), max(1.0, room))
-    return image if scale == 1 else _scaled(image, scale)
+    return image if scale == 1 else _scaled(image, scale, smooth)
 
 
-def _scaled(image: Image.Image, scale: float) -> Image.Image:
+def _scaled(image: Image.Image, scale: float, smooth: Resampling = Resampling.LANCZOS) -> Image.Image:
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
-    return image.resize(size, Image.Resampling.LANCZOS)
+    return image.resize(size, smooth)
 
 
 def framed(image: Image.Image) -> Image.Image:

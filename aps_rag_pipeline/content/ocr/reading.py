@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from collections.abc import Callable, Iterator
@@ -11,6 +12,7 @@ from typing import Any
 
 import msgspec
 from PIL import Image
+from PIL.Image import Resampling
 
 from aps_rag_pipeline.content.ocr import engine, ground, merging, pictures
 from aps_rag_pipeline.content.ocr.engine import OCR_VERSION, Word
@@ -31,8 +33,14 @@ _ENLARGED, _ENLARGED_MORE, _SMALL = 2, 3, 12.0
 #: Least confidence of a word without a letter or digit, of a word of a sheet or an identifier, and of a whole picture.
 #: Tesseract is unsure of PV names that it reads right, as of the grain of a photograph: only the whole picture tells.
 _SURE_WORD, _WORD, _PICTURE = 60.0, 15.0, 45.0
-#: Of a word of a screen that both readings found, and that one alone found.
-_SHARED, _ALONE = 50.0, 75.0
+#: Of a word of a screen that was found as it is and enlarged; that two enlarged readings say; that one alone found.
+_SHARED, _AGREED, _ALONE = 50.0, 60.0, 75.0
+#: Below this height, in pixels, letters run into one another: of a word in such type that one reading alone found.
+_TINY, _TINY_ALONE = 9, 90.0
+#: A number or time as it is written; another run of digits is a misread one.
+_NUMBER = re.compile(r"(?:[+-]?\d[\d.,]*%?|\d+([:/\-])\d+(?:\1\d+)?)[:;.,]?")
+#: A screen of which Tesseract sees less than one word in so many without help is read once more.
+_HELPLESS = 4
 _IDENTIFIER = re.compile(r"(?=.*[A-Za-z])[\w.#/\-]+(?:[:;][\w.#/\-]+)+")
 _PDF_DPI = 300
 #: Drawings without pixels.
@@ -211,11 +219,18 @@ def _of_screen(image: Image.Image, see: See, beat: Beat) -> tuple[list[Word], li
     beat()
     grey, dots = ground.standing_out(image)
     small = not plain or statistics.median(word.height for word in plain) < _SMALL
-    large = pictures.enlarged(grey, _ENLARGED_MORE if small else _ENLARGED)
-    readings = [plain, merging.scaled(see(large), large.width / image.width)]
-    shared, alone = merging.merged([[ground.pointed(word, dots) for word in words] for words in readings])
-    kept = [word for word in shared if _is_kept(word, _SHARED)] + [word for word in alone if _is_kept(word, _ALONE)]
-    return shared + alone, kept
+    readings = [plain, _enlarged(grey, see, _ENLARGED_MORE if small else _ENLARGED)]
+    if len(plain) * _HELPLESS < len(readings[1]):
+        beat()
+        readings.append(_enlarged(grey, see, _ENLARGED, Resampling.BICUBIC))
+    places = merging.merged([[ground.pointed(word, dots) for word in words] for words in readings])
+    found = [word for place in places for word in place.words]
+    return found, [word for place in places for word in place.words if word.confidence >= _least(word, place)]
+
+
+def _enlarged(grey: Image.Image, see: See, factor: int, smooth: Resampling = Resampling.LANCZOS) -> list[Word]:
+    large = pictures.enlarged(grey, factor, smooth)
+    return merging.scaled(see(large), large.width / grey.width)
 
 
 def _is_page(image: Image.Image) -> bool:
@@ -234,6 +249,26 @@ def _is_kept(word: Word, least: float) -> bool:
     if not _has_letters(word):
         return word.confidence >= _SURE_WORD
     return word.confidence >= (_WORD if _IDENTIFIER.fullmatch(word.text) else least)
+
+
+def _least(word: Word, place: merging.Place) -> float:
+    """The confidence from which on a word of a screen is kept.
+
+    A wrong letter shows in a word, a wrong digit does not: Tesseract is as sure of it as of a right one. So a number
+    in a tiny type needs two readings that say it.
+    """
+    if not _has_letters(word):
+        return _SURE_WORD
+    if _IDENTIFIER.fullmatch(word.text):
+        return _WORD
+    if 0 in place.seen_by and len(place.seen_by) > 1:
+        return _SHARED
+    if place.agreed:
+        return _AGREED
+    is_number = not any(char.isalpha() for char in word.text)
+    if is_number and (word.height < _TINY or not _NUMBER.fullmatch(word.text)):
+        return math.inf
+    return _TINY_ALONE if word.height < _TINY else _ALONE
 
 
 def _paragraphs(words: list[Word]) -> Iterator[str]:
