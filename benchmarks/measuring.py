@@ -136,12 +136,11 @@ def _seconds(heartbeat: Path | None) -> float:
 
 
 def disk_mib(folder: Path, without: Sequence[str] = ()) -> tuple[float, int]:
-    """(MiB on disk, files) below a folder; hard links count once. `without` names folders directly below it."""
+    """(MiB on disk, files) below a folder; hard links count once. `without` names folders to leave out, from it."""
     seen: set[tuple[int, int]] = set()
     total = 0
     for root, folders, names in os.walk(folder):
-        if Path(root) == folder:
-            folders[:] = [name for name in folders if name not in without]
+        folders[:] = [name for name in folders if (Path(root) / name).relative_to(folder).as_posix() not in without]
         for name in names:
             found = os.lstat(os.path.join(root, name))
             if (found.st_dev, found.st_ino) not in seen:

@@ -21,6 +21,8 @@ COPY_ABOVE = 20_000
 #: Texts that the bare encoder gets at most: its rate needs no more.
 BARE_MOST = 20_000
 SHARE = 0.01
+#: Folder of a home that is left out of its size: the model's ONNX form, the same for every corpus.
+MODEL_FILES = ("models",)
 #: Changed records that are looked for afterwards.
 PROBES = 20
 #: Citation keys of the sources whose ids stand in their files as they are.
@@ -90,7 +92,7 @@ class Facility:
             if copied:
                 return {"copied": True}
             found = self._sync(step, form, cold)
-            disk, files = disk_mib(self.home(form))
+            disk, files = disk_mib(self.home(form), MODEL_FILES)
             return {**found, "disk_mib": disk, "files": files}
 
         self.ledger.step(self.name(step), work)

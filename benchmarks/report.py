@@ -26,8 +26,8 @@ Every row is a process of its own. *Wall* is from its start to its end, *imports
 inside it; *CPU* is user and system time of it and of the children it waited for. *Process* is the largest resident set
 of any one process (`ru_maxrss` of the process and its waited-for children), *tree* the largest sum over the process and
 all below it, sampled twice a second (shared pages count for each). *Disk* is what the home or store takes afterwards,
-hard links once. Edits and deletions are spread evenly over all source files, so that every file of every feed has to be
-read again: a real day touches fewer."""
+hard links once, the model's own files left out. Edits and deletions are spread evenly over all source files, so that
+every file of every feed has to be read again: a real day touches fewer."""
 
 
 def write(

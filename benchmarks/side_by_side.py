@@ -37,6 +37,12 @@ def comparison_lines(comparison: Comparison) -> list[str]:
     if not systems:
         return [f"## Side by side: {comparison.name}", "", *stopped, ""]
     found = [f"## Side by side: {comparison.name}", "", _NOTES, ""]
+    exported = comparison.result(STAGES, "cold").get("result", {}).get("export_s")
+    if exported:
+        told = (
+            f"Of this project's cold build, {exported:.1f} s are for the model's ONNX form, which a home writes once."
+        )
+        found += [told, ""]
     return [
         *found,
         *_speed(comparison, systems),

@@ -45,13 +45,14 @@ class Clock:
 
     def wrap(self, module: Any, name: str, shown: str) -> None:
         """Time a function wherever `module` calls it by its name."""
-        inner = getattr(module, name)
+        setattr(module, name, self.around(getattr(module, name), shown))
 
+    def around(self, inner: Callable[..., Any], shown: str) -> Callable[..., Any]:
         def timed(*args: Any, **kwargs: Any) -> Any:
             with self.timed(shown):
                 return inner(*args, **kwargs)
 
-        setattr(module, name, timed)
+        return timed
 
 
 def stages(config: Path) -> dict[str, Any]:

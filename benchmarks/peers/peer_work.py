@@ -20,7 +20,7 @@ class System(Protocol):
 
     modes: tuple[str, ...]
 
-    def sync(self, folder: Path) -> dict[str, int]:
+    def sync(self, folder: Path) -> dict[str, float]:
         """Bring the store up to the folder; gives what it counted, `chunks` among it."""
 
     def search(self, text: str, mode: str, depth: int) -> Hits: ...

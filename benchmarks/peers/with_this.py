@@ -4,21 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from unittest.mock import patch
 
 import peer_work
-
-SETTINGS = """\
-facility: Documents
-time_zone: UTC
-home: home
-models:
-  embedding: {model}
-feeds:
-  - name: pages
-    source: wiki
-    location: {folder}
-    access: [public]
-"""
 
 
 class ThisProject:
@@ -28,17 +16,24 @@ class ThisProject:
         self._config = store / "facility.yaml"
         self._corpus = None
 
-    def sync(self, folder: Path) -> dict[str, int]:
+    def sync(self, folder: Path) -> dict[str, float]:
+        from aps_rag_pipeline.models import opening
         from aps_rag_pipeline.settings import Settings
         from aps_rag_pipeline.sync import pipeline
+        from benchmarks.work import Clock
 
-        with pipeline.open_workspace(Settings.load(self._config)) as workspace:
+        clock = Clock()
+        exporting = clock.around(opening.ensure_exported, "export_s")
+        with (
+            patch.object(opening, "ensure_exported", exporting),
+            pipeline.open_workspace(Settings.load(self._config)) as workspace,
+        ):
             _, applied, _ = pipeline.sync(workspace)
             counted = {
                 f"{name}s": workspace.catalog.value(f"select count(*) from {name}s", ())
                 for name in ("chunk", "passage")
             }
-        return {**counted, **applied.counts}
+        return {**counted, **applied.counts, **clock.seconds}
 
     def search(self, text: str, mode: str, depth: int) -> peer_work.Hits:
         corpus = self._opened()
