@@ -57,6 +57,7 @@ def _explain(error: Exception) -> NoReturn:
     from aps_rag_pipeline.settings import SettingsError
     from aps_rag_pipeline.stores.home import HomeError
     from aps_rag_pipeline.stores.lock import EXIT_TAKEN, HomeTakenError
+    from aps_rag_pipeline.stores.trouble import told
 
     if isinstance(error, HomeTakenError):
         code = EXIT_TAKEN
@@ -64,6 +65,8 @@ def _explain(error: Exception) -> NoReturn:
         code = EXIT_USAGE
     elif isinstance(error, HomeError | ModelError):
         code = EXIT_WRONG
+    elif trouble := told(error):
+        error, code = HomeError(trouble), EXIT_WRONG
     else:
         raise error
     print(f"aps-rag: {error}", file=sys.stderr)

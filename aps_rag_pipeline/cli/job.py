@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from aps_rag_pipeline.cli.common import EXIT_INTERRUPTED, EXIT_WRONG, table
 from aps_rag_pipeline.settings import CONFIG_VARIABLE, DEFAULT_CONFIG, Settings
+from aps_rag_pipeline.stores import trouble
 from aps_rag_pipeline.stores.home import Home
 from aps_rag_pipeline.stores.lock import EXIT_TAKEN
 
@@ -145,7 +146,7 @@ def _outcome(result: dg.ExecuteInProcessResult) -> Outcome:
             if error is not None and error.cls_name == "DagsterExecutionInterruptedError":
                 outcome.interrupted = True
             elif error is not None:
-                outcome.errors.append(f"{event.step_key}: {error.message.strip()}")
+                outcome.errors.append(f"{event.step_key}: {trouble.told(error.message) or error.message.strip()}")
                 outcome.taken |= error.cls_name == "HomeTakenError"
     return outcome
 

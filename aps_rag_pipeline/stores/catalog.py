@@ -21,6 +21,7 @@ from aps_rag_pipeline import clock
 from aps_rag_pipeline.failpoints import passing
 from aps_rag_pipeline.records import Record, decode_record
 from aps_rag_pipeline.stores.home import Home, HomeError
+from aps_rag_pipeline.stores.trouble import told
 
 SCHEMA_VERSION = 2
 _WAL_ATTEMPTS = 100
@@ -134,10 +135,14 @@ class Catalog:
     """An open catalog. One process writes at a time (the home's writer lock); opening creates what is missing."""
 
     def __init__(self, home: Home, *, timeout_s: float = 30) -> None:
-        path = home.catalog
+        self._home = home
         try:
-            self.connection = sqlite3.connect(path, timeout=timeout_s, isolation_level=None)
+            self.connection = sqlite3.connect(home.catalog, timeout=timeout_s, isolation_level=None)
+        except sqlite3.DatabaseError as error:
+            raise _unusable(home, error) from error
+        try:
             self.connection.row_factory = sqlite3.Row
+            self._refuse_strange()  # before anything is written to it
             self._keep_a_log()
             # A release must never be ahead of the catalog that it was cut from, not even after a power failure.
             self.connection.execute("pragma synchronous = full")
@@ -145,7 +150,25 @@ class Catalog:
             self.connection.execute("pragma temp_store = memory")
             self._migrate()
         except sqlite3.DatabaseError as error:
-            raise CatalogError(f"{path}: {error}; check the disk and the permissions, or restore a backup") from error
+            self.connection.close()
+            raise _unusable(home, error) from error
+        except CatalogError:
+            self.connection.close()
+            raise
+
+    def _refuse_strange(self) -> None:
+        """A catalog of a later version, or an empty one where indexes are, whose record numbers it would give again."""
+        found = self._version()
+        if found > SCHEMA_VERSION:
+            raise CatalogError(
+                f"{self._home.catalog}: has schema {found}, this version reads {SCHEMA_VERSION}; use the version that "
+                "wrote it"
+            )
+        if found == 0 and self._home.lance.is_dir() and any(self._home.lance.iterdir()):
+            raise CatalogError(
+                f"{self._home.catalog}: is empty or missing, but the home holds indexes made from one; restore a "
+                "backup with `aps-rag restore`, or move the home away and let `aps-rag sync` build it anew"
+            )
 
     def _keep_a_log(self) -> None:
         """Switch a new catalog to write-ahead logging; others may be doing the same at this moment."""
@@ -162,13 +185,8 @@ class Catalog:
         return int(self.connection.execute("pragma user_version").fetchone()[0])
 
     def _migrate(self) -> None:
-        found = self._version()
-        if found == SCHEMA_VERSION:
+        if self._version() == SCHEMA_VERSION:
             return
-        if found > SCHEMA_VERSION:
-            raise CatalogError(
-                f"the catalog has schema {found}, this version reads {SCHEMA_VERSION}; use the version that wrote it"
-            )
         with self.transaction():
             found = self._version()  # another process may have been first
             if found == 0:
@@ -194,12 +212,13 @@ class Catalog:
         self.connection.execute("begin immediate")
         try:
             yield self.connection
+            passing("catalog.commit.before")
+            self.connection.execute("commit")
+            passing("catalog.commit.after")
         except BaseException:
-            self.connection.execute("rollback")
+            if self.connection.in_transaction:  # on a full disk SQLite may have rolled back by itself
+                self.connection.execute("rollback")
             raise
-        passing("catalog.commit.before")
-        self.connection.execute("commit")
-        passing("catalog.commit.after")
 
     def rows(self, sql: str, values: Iterable[Any] | dict[str, Any] = ()) -> list[sqlite3.Row]:
         bound = values if isinstance(values, dict) else tuple(values)
@@ -240,6 +259,11 @@ class Catalog:
         """A live record as its source gave it."""
         data = self.value("select body from records where rid = ?", (rid,))
         return decode_record(unpack(data))
+
+
+def _unusable(home: Home, error: sqlite3.DatabaseError) -> CatalogError:
+    help_ = told(error) or f"{error}; check the disk, or restore a backup with `aps-rag restore`"
+    return CatalogError(f"{home.catalog}: {help_}")
 
 
 _compressor = zstandard.ZstdCompressor(level=3)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from aps_rag_pipeline.stores.blobs import BlobStore
+from aps_rag_pipeline.stores.trouble import told
 
 
 class HomeError(Exception):
@@ -90,18 +91,28 @@ class Home:
         Raises:
             HomeError: it cannot be made or written.
         """
-        if not restoring and self.restoring.exists():
-            raise HomeError(
-                f"{self.root}: is being restored, or that was cut off; run `aps-rag restore` with --force again"
-            )
         try:
+            if not restoring and self.restoring.exists():
+                raise HomeError(
+                    f"{self.root}: is being restored, or that was cut off; run `aps-rag restore` with --force again"
+                )
+            if self.root.exists() and not self.root.is_dir():
+                raise HomeError(f"{self.root}: is a file; set `home` to a folder")
             self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
             for folder in (self.spool, self.releases, self.marts, self.state):
                 folder.mkdir(exist_ok=True)
         except OSError as error:
-            raise HomeError(
-                f"{self.root}: cannot be created ({error.strerror}); set `home` to a writable folder"
-            ) from error
+            raise HomeError(told(error) or f"{self.root}: cannot be made ({error.strerror})") from error
         if not os.access(self.root, os.W_OK):
-            raise HomeError(f"{self.root}: is not writable; set `home` to a writable folder or mend its permissions")
+            raise HomeError(
+                f"{self.root}: is not writable for this user (it belongs to {_owner(self.root)}); run it as the owner, "
+                "mend its permissions, or set `home` to another folder"
+            )
         return self
+
+
+def _owner(path: Path) -> str:
+    try:
+        return path.owner()
+    except KeyError:
+        return f"user {path.stat().st_uid}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -10,6 +11,7 @@ import time
 from datetime import UTC, datetime
 
 from aps_rag_pipeline.stores.home import Home, HomeError
+from aps_rag_pipeline.stores.trouble import told
 
 _POLL_S = 0.1
 #: Exit status of a command that found the home taken (EX_TEMPFAIL).
@@ -38,10 +40,14 @@ class WriterLock:
 
         Raises:
             HomeTakenError: it did not become free in time; the message names the holder.
+            HomeError: this user may not write the home.
         """
         if self._handle is not None:
             return self
-        handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise HomeError(told(error) or f"{self._path}: cannot be opened ({error.strerror})") from error
         deadline = time.monotonic() + self._timeout_s
         while True:
             try:
@@ -62,14 +68,16 @@ class WriterLock:
             "purpose": self._purpose,
             "since": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, json.dumps(note).encode(), 0)
         self._handle = handle
+        with contextlib.suppress(OSError):  # on a full disk the lock holds without its note
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, json.dumps(note).encode(), 0)
         return self
 
     def release(self) -> None:
         if self._handle is not None:
-            os.ftruncate(self._handle, 0)
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._handle, 0)
             os.close(self._handle)
             self._handle = None
 

@@ -15,6 +15,7 @@ import msgspec
 from aps_rag_pipeline.failpoints import passing
 from aps_rag_pipeline.stores.home import Home, HomeError
 from aps_rag_pipeline.stores.tables import chunks_table
+from aps_rag_pipeline.stores.trouble import told
 
 if TYPE_CHECKING:
     from lancedb.table import Table
@@ -27,6 +28,13 @@ GONE = ".gone-"
 
 class NoReleaseError(HomeError):
     """Nothing has been published in this home yet."""
+
+
+class DamagedReleaseError(HomeError, msgspec.MsgspecError):
+    """A release lacks something that its manifest names, or the manifest cannot be read; the message names it."""
+
+    def __init__(self, place: Path, reason: object) -> None:
+        super().__init__(f"{place}: {reason}; `aps-rag audit --repair` mends the release or puts another in its place")
 
 
 class ReleasedModel(msgspec.Struct, frozen=True):
@@ -74,14 +82,21 @@ class Release:
         self.home = home
         self.folder = folder
         self._lease = lease
-        self.manifest = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
+        self.manifest = _read(folder / MANIFEST)
         self._tables: dict[str, Table] = {}
         self._connection: Any = None
 
     @property
     def tantivy(self) -> Path:
-        """Folder of the BM25 index."""
-        return self.folder / "tantivy"
+        """Folder of the BM25 index.
+
+        Raises:
+            DamagedReleaseError: it is not there.
+        """
+        folder = self.folder / "tantivy"
+        if not (folder / "meta.json").is_file():
+            raise DamagedReleaseError(folder, "is not there whole")
+        return folder
 
     @property
     def marts(self) -> Path:
@@ -89,14 +104,23 @@ class Release:
         return self.folder / "marts"
 
     def table(self, name: str) -> Table:
-        """A released Lance table, pinned to the release's version."""
+        """A released Lance table, pinned to the release's version.
+
+        Raises:
+            DamagedReleaseError: it is not there, or not in this version.
+        """
         if name not in self._tables:
             from aps_rag_pipeline.stores.lance import lancedb
 
             if self._connection is None:
                 self._connection = lancedb().connect(self.home.lance)
-            table = self._connection.open_table(name)
-            table.checkout(self.manifest.tables[name])
+            try:
+                table = self._connection.open_table(name)
+                table.checkout(self.manifest.tables[name])
+            except (ValueError, RuntimeError, OSError) as error:
+                place = self.home.lance / f"{name}.lance"
+                reason = told(error) or f"version {self.manifest.tables[name]} cannot be opened"
+                raise DamagedReleaseError(place, reason) from error
             self._tables[name] = table
         return self._tables[name]
 
@@ -133,8 +157,16 @@ def folder_of(home: Home, number: int) -> Path:
 def read_manifest(home: Home, number: int) -> Manifest:
     """Raises:
     FileNotFoundError: there is no such release (any more). Whoever holds the writer lock or a lease is safe from it.
+    DamagedReleaseError: it is not what was written.
     """
-    return msgspec.json.decode((folder_of(home, number) / MANIFEST).read_bytes(), type=Manifest)
+    return _read(folder_of(home, number) / MANIFEST)
+
+
+def _read(path: Path) -> Manifest:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Manifest)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise DamagedReleaseError(path, f"cannot be read ({error})") from error
 
 
 def latest(home: Home) -> Manifest | None:

@@ -22,6 +22,7 @@ from aps_rag_pipeline import clock
 from aps_rag_pipeline.stores.catalog import SCHEMA_VERSION, Catalog, CatalogError, iso
 from aps_rag_pipeline.stores.home import Home
 from aps_rag_pipeline.stores.releases import Manifest, NoReleaseError, Release, open_release
+from aps_rag_pipeline.stores.trouble import told
 from aps_rag_pipeline.sync import names, state
 from aps_rag_pipeline.sync.backup import lance_files
 from aps_rag_pipeline.sync.backup.contents import (
@@ -57,6 +58,8 @@ def back_up(home: Home, target: Path, *, facility: str = "", models: bool = Fals
         CatalogError: the catalog cannot be read.
     """
     target = target.absolute()
+    if not os.access(home.root, os.R_OK | os.X_OK) and home.root.exists():
+        raise BackupError(f"{home.root}: this user may not read it; run it as the owner of the home")
     if not home.catalog.is_file():
         raise BackupError(f"{home.root}: has no catalog, so there is nothing to back up; run `aps-rag sync`")
     with (
@@ -190,7 +193,7 @@ class _Writing:
             ):
                 source.backup(target)  # in one step: one state, whoever writes meanwhile
         except sqlite3.DatabaseError as error:
-            raise CatalogError(f"{self.home.catalog}: {error}; restore a backup of before") from error
+            raise CatalogError(f"{self.home.catalog}: {told(error) or error}") from error
 
     def _demand_that_all_is_there(self, catalog: Catalog) -> None:
         """A purge takes releases away whoever holds them, and its record must not live on in a backup."""
