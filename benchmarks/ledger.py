@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -21,6 +22,7 @@ class Ledger:
         self.folder = folder
         self.steps = folder / "steps"
         self.steps.mkdir(parents=True, exist_ok=True)
+        self._load_noted = False
 
     def step(self, name: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The result of a step, done now unless it was done before. Times are printed as they come."""
@@ -28,6 +30,7 @@ class Ledger:
         if path.exists():
             self.say(f"{name}: done before")
         else:
+            self._note_load()
             self.say(f"{name} …")
             started = time.perf_counter()
             found = {**work(), "commit": commit()}
@@ -43,6 +46,11 @@ class Ledger:
         path = self._path(name)
         return dict(json.loads(path.read_text())) if path.exists() else {}
 
+    @property
+    def loads(self) -> list[float]:
+        """Load average of the machine each time that this run was begun or gone on with."""
+        return list(json.loads(self._loads.read_text())) if self._loads.exists() else []
+
     def log(self, name: str) -> Path:
         return self.folder / "logs" / f"{name.replace('/', '-')}.log"
 
@@ -53,6 +61,16 @@ class Ledger:
         """Versions of the project that the steps were done with; more than one is worth a line in the report."""
         found = {json.loads(path.read_text())["commit"] for path in self.steps.rglob("*.json")}
         return sorted(found)
+
+    @property
+    def _loads(self) -> Path:
+        return self.folder / "loads.json"
+
+    def _note_load(self) -> None:
+        """Before the first step of this process, since later ones find the load of the run itself."""
+        if not self._load_noted:
+            self._loads.write_text(json.dumps([*self.loads, os.getloadavg()[0]]))
+            self._load_noted = True
 
     @staticmethod
     def say(text: str) -> None:

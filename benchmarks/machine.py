@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -29,12 +30,11 @@ def describe() -> dict[str, Any]:
         "system": f"{_release()}, Linux {platform.release()}",
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in _PACKAGES},
-        "load": os.getloadavg()[0],
     }
 
 
-def lines(found: dict[str, Any]) -> list[str]:
-    """The description as Markdown lines, with a warning when the machine was not idle."""
+def lines(found: dict[str, Any], loads: Sequence[float]) -> list[str]:
+    """The description as Markdown lines; with a warning when it was not idle at one of the run's beginnings."""
     has = [name for name, there in found["flags"].items() if there]
     lacks = [name for name, there in found["flags"].items() if not there]
     packages = ", ".join(f"{name} {version}" for name, version in found["packages"].items())
@@ -42,11 +42,11 @@ def lines(found: dict[str, Any]) -> list[str]:
         f"- CPU: {found['cpu']}, {found['cores']} cores; of what speeds up models it has {', '.join(has) or 'nothing'} "
         f"and lacks {', '.join(lacks) or 'nothing'}; memory {found['memory_gib']} GiB",
         f"- {found['system']}, Python {found['python']}; {packages}",
-        f"- load average at the start: {found['load']:.2f}",
+        f"- load average at the start and where it was gone on with: {', '.join(f'{load:.2f}' for load in loads)}",
     ]
-    if found["load"] > BUSY:
+    if max(loads, default=0.0) > BUSY:
         told.append(
-            f"- **Warning: the machine was not idle (load {found['load']:.2f}, above {BUSY}); times are too long by an "
+            f"- **Warning: the machine was not idle (load {max(loads):.2f}, above {BUSY}); times are too long by an "
             "unknown share.**"
         )
     return told

@@ -40,7 +40,7 @@ def write(
     made = [
         f"# Benchmark `{name}`",
         "",
-        *machine.lines(ledger.result("machine")),
+        *machine.lines(ledger.result("machine"), ledger.loads),
         *_versions(ledger, model),
         "",
         _READING,

@@ -30,22 +30,28 @@ def main(arguments: list[str] | None = None) -> Path:
     ledger = Ledger(folder)
     ledger.step("machine", machine.describe)
     facilities = [Facility(ledger, size, given.model) for size in given.sizes]
-    comparisons: list[Comparison] = []
+    comparisons = {name: Comparison(ledger, name, given.model) for name in _compared_before(ledger)}
 
     def tell() -> Path:
-        return report.write(ledger, given.model, facilities, comparisons, given.run)
+        return report.write(ledger, given.model, facilities, list(comparisons.values()), given.run)
 
     for facility in facilities:
         facility.run()
         tell()
     if given.peers:
         for name in [*(f"demo-{size}" for size in given.peer_sizes or given.sizes[:1]), *_reports(ledger)]:
-            comparisons.append(Comparison(ledger, name, given.model))
-            comparisons[-1].run()
+            comparison = comparisons.setdefault(name, Comparison(ledger, name, given.model))
+            comparison.run()
             tell()
     path = tell()
     ledger.say(f"report: {path}")
     return path
+
+
+def _compared_before(ledger: Ledger) -> list[str]:
+    """Sets of documents that some system was synced with by an earlier call of this run."""
+    names = sorted(path.name for path in (ledger.folder / "sets").glob("*"))
+    return [name for name in names if any(ledger.steps.glob(f"{name}/*/cold.json"))]
 
 
 def _reports(ledger: Ledger) -> list[str]:

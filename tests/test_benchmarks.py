@@ -185,6 +185,7 @@ def test_a_step_is_done_once(tmp_path):
     for _ in range(2):
         found = Ledger(tmp_path).step("a/b", lambda: calls.append(1) or {"n": len(calls)})
     assert found["n"] == 1
+    assert len(Ledger(tmp_path).loads) == 1, "only a process that does something notes the load"
     with pytest.raises(ZeroDivisionError):
         Ledger(tmp_path).step("broken", lambda: {"n": 1 / 0})
     assert Ledger(tmp_path).result("broken") == {}
@@ -202,8 +203,8 @@ def test_environments_say_what_is_missing(tmp_path, monkeypatch):
 def test_a_busy_machine_is_told():
     found = machine.describe()
     assert found["cores"] >= 1
-    assert not any("Warning" in line for line in machine.lines({**found, "load": 0.1}))
-    assert any("not idle (load 3.00" in line for line in machine.lines({**found, "load": 3.0}))
+    assert not any("Warning" in line for line in machine.lines(found, [0.1]))
+    assert any("not idle (load 3.00" in line for line in machine.lines(found, [0.1, 3.0]))
 
 
 def test_the_drawing_is_xml_with_a_point_for_each_figure():
