@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
+import tantivy
 
 from aps_rag_pipeline.audit.findings import Findings
 from aps_rag_pipeline.audit.repair import audit_and_repair
@@ -443,34 +444,41 @@ IN_SOURCES: tuple[Case, ...] = (
     ),
 )
 
-#: Damage that takes a home of its own.
-ALONE: dict[str, Case] = {
-    "a table is gone": Case(
-        _table_gone,
+#: Damage to whole stores and releases, as far as it can be told apart in one home.
+IN_STORES: dict[str, Case] = {
+    "stores are gone": Case(
+        lambda bench: [_table_gone(bench), _bm25_gone(bench)],
         {
             ("missing_store", "lance passages", "passages"),
             ("missing_tag", "release 1", "passages release-00000001"),
+            ("missing_store", "bm25", "tantivy"),
         },
     ),
-    "the BM25 index is gone": Case(_bm25_gone, {("missing_store", "bm25", "tantivy")}),
-    "the BM25 index is damaged": Case(_bm25_damaged, {("missing_store", "bm25", "tantivy")}),
-    "tags and the lease are gone": Case(
+    "marts, index and pins are damaged": Case(
         lambda bench: [
+            _stale_mart(bench),
+            (bench.facility.home.marts / "downtime_by_system.parquet").unlink(),
+            _bm25_damaged(bench),
             bench.tables.table("passages").tags.delete(tag_of(1)),
             _other_pin(bench),
             (_folder(bench) / releases.LEASE).unlink(),
         ],
         {
+            ("stale_mart", "marts", "source_freshness"),
+            ("missing_mart", "marts", "downtime_by_system"),
+            ("missing_store", "bm25", "tantivy"),
             ("missing_tag", "release 1", "passages release-00000001"),
             ("wrong_pin", "release 1", "records release-00000001"),
             ("damaged_release", "release 1", "lease"),
         },
     ),
-    "marts are stale and gone": Case(
-        lambda bench: [_stale_mart(bench), (bench.facility.home.marts / "downtime_by_system.parquet").unlink()],
-        {("stale_mart", "marts", "source_freshness"), ("missing_mart", "marts", "downtime_by_system")},
+    "the release is past mending": Case(
+        lambda bench: [_version_gone(bench), (_folder(bench) / "marts" / "source_freshness.parquet").unlink()],
+        {
+            ("wrong_pin", "release 1", "passages release-00000001"),
+            ("damaged_release", "release 1", "marts/source_freshness.parquet"),
+        },
     ),
-    "a version is gone": Case(_version_gone, {("wrong_pin", "release 1", "passages release-00000001")}),
     "the release holds something else": Case(
         lambda bench: [
             _lesser_version_pinned(bench),
@@ -485,10 +493,6 @@ ALONE: dict[str, Case] = {
             ("wrong_count", "release 1", "passages"),
             ("wrong_model", "release 1", "model query_prefix"),
         },
-    ),
-    "a released mart is gone": Case(
-        lambda bench: (_folder(bench) / "marts" / "source_freshness.parquet").unlink(),
-        {("damaged_release", "release 1", "marts/source_freshness.parquet")},
     ),
     "the manifest is damaged": Case(
         _manifest_damaged,
@@ -508,3 +512,19 @@ def damage_the_released(bench: Bench) -> None:
     table.tags.create(tag_of(1), table.version)
     counts = {**newest.counts, "passages": table.count_rows()}
     bench.manifest(tables={**newest.tables, "passages": table.version}, counts=counts)
+
+
+def unseal(bench: Bench) -> None:
+    """Put an index there as versions wrote it whose documents bore no seals."""
+    folder = bench.facility.home.tantivy
+    shutil.rmtree(folder)
+    folder.mkdir()
+    builder = tantivy.SchemaBuilder()
+    builder.add_text_field("chunk", stored=True, tokenizer_name="raw")
+    builder.add_integer_field("rid", stored=True, indexed=True, fast=True)
+    index = tantivy.Index(builder.build(), path=str(folder))
+    writer = index.writer()
+    writer.add_document(tantivy.Document(chunk="BELY:9#0.0", rid=9))
+    writer.commit()
+    writer.wait_merging_threads()
+    bench.run("update stages set version = 'bm25:1' where stage = 'sparse_index'")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import filecmp
 import tempfile
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from aps_rag_pipeline.audit.findings import Findings
@@ -17,6 +18,7 @@ STORE = "marts"
 def check_marts(read: Read, folders: Sequence[tuple[str, Path, bool]], findings: Findings) -> None:
     """Compute every model over the tables that `read` gives and compare it with the files of `folders`: name of the
     store, folder, and whether it is that of a release, which has no staging models."""
+    read = lru_cache(maxsize=None)(read)  # several models select from one table
     with tempfile.TemporaryDirectory(prefix="aps-rag-audit-") as name:
         scratch = Path(name)
         for model in in_order(load_models()):

@@ -43,7 +43,7 @@ def audit_and_repair(
         done += _mend(workspace, model, found.damage)
         found = audit(workspace, model, deep=deep)
     if first.damage.outdated:
-        done.append("the settings name another model or another cut: `aps-rag sync` redoes what depends on it")
+        done.append("stages ran with another model, cut or version than they would now: `aps-rag sync` runs them again")
     return first, done, found
 
 

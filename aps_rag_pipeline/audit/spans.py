@@ -10,6 +10,7 @@ import pyarrow as pa
 
 #: Records that are compared together.
 SPAN = 1000
+_ALL = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,7 @@ def bounds(column: str, after: int | str | None, upto: int | str | None) -> str:
 
 def select(table: Any, condition: str, columns: Sequence[str]) -> pa.Table:
     """Rows of a table of LanceDB."""
-    count = max(table.count_rows(condition), 1)
-    found: pa.Table = table.search().where(condition).select(list(columns)).limit(count).to_arrow()
+    found: pa.Table = table.search().where(condition).select(list(columns)).limit(_ALL).to_arrow()
     return found
 
 
