@@ -1,6 +1,6 @@
 """The release: what readers open."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
@@ -52,11 +52,27 @@ def release(context: dg.AssetExecutionContext, facility: Facility) -> dg.Materia
                 "feed": feed.feed,
                 "records": feed.records,
                 "newest": feed.newest_at.isoformat(timespec="seconds") if feed.newest_at else "",
+                **_freshness(feed),
             }
             for feed in manifest.feeds
         ),
         **{f"released_{name}": count for name, count in manifest.counts.items()},
     )
+
+
+def _freshness(feed: Any) -> dict[str, Any]:
+    """Of a feed's last changes: how many, of these from first sight, and seconds until they were served."""
+    lag = feed.lag
+    return {
+        "changed": lag.changed if lag else 0,
+        "from first sight": lag.first_sight if lag else 0,
+        "median s": lag.median_s if lag else None,
+        "p95 s": lag.p95_s if lag else None,
+        "worst s": lag.worst_s if lag else None,
+        "served": lag.at.isoformat(timespec="seconds") if lag else "",
+        "read": feed.read_at.isoformat(timespec="seconds") if feed.read_at else "",
+        "waiting since": feed.unserved_since.isoformat(timespec="seconds") if feed.unserved_since else "",
+    }
 
 
 @dg.asset_check(asset=release, description="A reader can open the release, and its counts are those of its manifest.")

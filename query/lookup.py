@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from aps_rag_pipeline.knowledge import identifiers
 from aps_rag_pipeline.records import KEY_PREFIX
 from aps_rag_pipeline.stores.releases import Release
@@ -14,7 +16,7 @@ from aps_rag_pipeline.stores.tables import EDGES, NODES, PASSAGES, RECORDS, sql_
 from query import places
 from query.filters import Filters
 from query.places import Place
-from query.results import CorpusStatus, FeedStatus, LinkView, PassageView, RecordView, Searched
+from query.results import CorpusStatus, FeedStatus, Freshness, LinkView, PassageView, RecordView, Searched
 
 if TYPE_CHECKING:
     from lancedb.table import Table
@@ -88,6 +90,12 @@ def status_of(release: Release, filters: Filters) -> CorpusStatus:
         times = [time for time in (known.newest_at, row["created_at"], row["modified_at"]) if time is not None]
         feeds[place] = FeedStatus(*place, records=known.records + 1, newest_at=max(times, default=None))
     manifest = release.manifest
+    for found in manifest.feeds:
+        seen = feeds.get((found.source, found.feed))
+        if seen is not None and seen.records == found.records and found.lag is not None:
+            lag = found.lag
+            fresh = Freshness(lag.at, lag.changed, lag.first_sight, lag.median_s, lag.p95_s, lag.worst_s)
+            feeds[found.source, found.feed] = replace(seen, freshness=fresh)
     order = {source: place for place, source in enumerate(KEY_PREFIX)}
     return CorpusStatus(
         facility=manifest.facility,

@@ -143,11 +143,26 @@ class RecordView(Result, frozen=True):
     passages: list[PassageView]
 
 
+class Freshness(Result, frozen=True):
+    """Seconds from a feed's last changes to the release that served them first, published `at`; `first_sight` of the
+    `changed` versions are measured from when they were first seen, the others from their modified time."""
+
+    at: datetime
+    changed: int
+    first_sight: int
+    median_s: float
+    p95_s: float
+    worst_s: float
+
+
 class FeedStatus(Result, frozen=True):
+    """A feed as far as the reader sees it; `freshness` only where that is all of it, since it tells of every change."""
+
     source: str
     feed: str
     records: int
     newest_at: datetime | None = None
+    freshness: Freshness | None = None
 
 
 class CorpusStatus(Result, frozen=True):

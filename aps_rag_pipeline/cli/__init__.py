@@ -12,7 +12,19 @@ from typing import NoReturn
 
 import typer
 
-from aps_rag_pipeline.cli import asking, audit, backup, demo, facility, failures, graph, listen, pipeline, reindex
+from aps_rag_pipeline.cli import (
+    asking,
+    audit,
+    backup,
+    demo,
+    facility,
+    failures,
+    graph,
+    listen,
+    pipeline,
+    reindex,
+    status,
+)
 from aps_rag_pipeline.cli.common import EXIT_USAGE, EXIT_WRONG
 
 app = typer.Typer(
@@ -28,7 +40,7 @@ app.command("init")(facility.init)
 app.add_typer(facility.config, name="config", help="Look at facility.yaml.")
 app.command("sync")(pipeline.sync)
 app.command("ui")(pipeline.ui)
-app.command("status")(pipeline.status)
+app.command("status")(status.status)
 app.add_typer(failures.app, name="failures", help="Items that could not be read.")
 app.command("listen")(listen.listen)
 app.command("purge")(pipeline.purge)

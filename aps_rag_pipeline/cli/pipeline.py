@@ -1,9 +1,8 @@
-"""`aps-rag sync`, `status` and `purge`: running the pipeline and seeing how it is."""
+"""`aps-rag sync`, `ui` and `purge`: running the pipeline."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -110,99 +109,6 @@ def ui(
     os.environ.setdefault("PYTHONWARNINGS", "ignore")
     arguments = ["dagster", "dev", "-h", host, "-p", str(port), "-m", "aps_rag_pipeline.definitions"]
     os.execv(sys.executable, [sys.executable, "-m", *arguments])
-
-
-def status(config_file: ConfigOption = None, as_json: JsonOption = False) -> None:
-    """Feeds, their last syncs and failures, and the release that readers get."""
-    settings = load_settings(config_file)
-    found = _status(settings)
-    if as_json:
-        print_json(found)
-    else:
-        _show_status(settings, found)
-    if any(feed["error"] for feed in found["feeds"]):
-        raise typer.Exit(EXIT_WRONG)
-
-
-def _status(settings: Settings) -> dict[str, Any]:
-    import msgspec
-
-    from aps_rag_pipeline.stores.home import Home
-    from aps_rag_pipeline.stores.releases import latest
-    from aps_rag_pipeline.sync import state
-
-    home = Home(settings.home)
-    manifest = latest(home)
-    served = {feed.feed: feed for feed in manifest.feeds} if manifest else {}
-    feeds = []
-    for feed in settings.feeds:
-        known = state.read_feed(home, feed.source, feed.name)
-        row = msgspec.to_builtins(known)
-        released = served.get(feed.name)
-        feeds.append(
-            {
-                "source": feed.source, "feed": feed.name, "error": known.error, "failures": known.failures,
-                "held_removals": known.held_removals, "held_digest": known.held_digest,
-                "attempted_at": row.get("attempted_at"), "succeeded_at": row.get("succeeded_at"),
-                "released_records": released.records if released else 0,
-                "newest_at": released.newest_at.isoformat() if released and released.newest_at else None,
-            }
-        )  # fmt: skip
-    configured = {feed.name for feed in settings.feeds}
-    return {
-        "dropped_feeds": [
-            {
-                "source": known.source,
-                "feed": known.feed,
-                "held_removals": known.held_removals,
-                "held_digest": known.held_digest,
-            }
-            for known in state.all_feeds(home)
-            if known.feed not in configured and known.held_removals
-        ],
-        "facility": settings.facility,
-        "home": str(settings.home),
-        "release": manifest.number if manifest else None,
-        "changeset": manifest.changeset if manifest else None,
-        "published_at": manifest.published_at.isoformat() if manifest else None,
-        "model": manifest.model.name if manifest else None,
-        "counts": manifest.counts if manifest else {},
-        "feeds": feeds,
-    }
-
-
-def _show_status(settings: Settings, found: dict[str, Any]) -> None:
-    shown = table("source", "feed", "records", "last sync", "newest change", "failures", "")
-    for feed in found["feeds"]:
-        notes = [feed["error"]] if feed["error"] else []
-        if feed["held_removals"]:
-            notes.append(
-                f"{feed['held_removals']} removals held: aps-rag sync --confirm-removals {feed['held_digest']}"
-            )
-        shown.add_row(
-            feed["source"], feed["feed"], f"{feed['released_records']:,}", _ago(feed["succeeded_at"]),
-            _ago(feed["newest_at"]), str(feed["failures"] or ""), "\n".join(notes),
-        )  # fmt: skip
-    for feed in found["dropped_feeds"]:
-        held = f"{feed['held_removals']} removals held: aps-rag sync --confirm-removals {feed['held_digest']}"
-        shown.add_row(feed["source"], feed["feed"], "", "", "", "", f"no longer configured; {held}")
-    console().print(shown)
-    if found["release"] is None:
-        typer.echo("nothing has been released yet; run `aps-rag sync`")
-        return
-    counts = ", ".join(f"{count:,} {name}" for name, count in sorted(found["counts"].items()))
-    typer.echo(f"{settings.facility}: release {found['release']}, published {_ago(found['published_at'])}; {counts}")
-    typer.echo(f"model {found['model']}; home {found['home']}")
-
-
-def _ago(moment: str | None) -> str:
-    if moment is None:
-        return "never"
-    seconds = (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
-    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit} ago"
-    return f"{max(seconds, 0):.0f} s ago"
 
 
 def purge(

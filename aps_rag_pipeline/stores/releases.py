@@ -49,13 +49,33 @@ class ReleasedModel(msgspec.Struct, frozen=True):
     pooling: str = "mean"
 
 
+class Lag(msgspec.Struct, frozen=True):
+    """Seconds from changes in a source to the release that served them first, published `at`.
+
+    `changed` is how many record versions that were, `first_sight` how many of them are measured from when the pipeline
+    first met them, since the source does not tell when it changed them or was loaded for the first time. Percentiles
+    are by nearest rank.
+    """
+
+    at: datetime
+    changed: int
+    first_sight: int
+    median_s: float
+    p95_s: float
+    worst_s: float
+
+
 class FeedFreshness(msgspec.Struct, frozen=True):
-    """How old a feed's newest change was when the release served it."""
+    """A feed at the moment of publication: its newest change, how long its last changes took, when it was last read
+    successfully, and since when changes of it may wait because it, or an item of it, cannot be read."""
 
     source: str
     feed: str
     records: int
     newest_at: datetime | None = None
+    lag: Lag | None = None
+    read_at: datetime | None = None
+    unserved_since: datetime | None = None
 
 
 class Manifest(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aps_rag_pipeline.stores.bolt_server import address_for
 from aps_rag_pipeline.stores.catalog import Catalog
 from aps_rag_pipeline.stores.graph import GraphChanges, sync_projection
+from aps_rag_pipeline.sync.freshness import note_projected
 from aps_rag_pipeline.sync.graph import all_edges, all_nodes, edges_after, nodes_after
 from aps_rag_pipeline.sync.names import GRAPH, PROJECTION, PROJECTION_VERSION
 from aps_rag_pipeline.sync.workspace import StageReport, Workspace
@@ -48,6 +49,7 @@ def project(workspace: Workspace) -> StageReport:
         with catalog.transaction():
             catalog.set_applied(PROJECTION, PROJECTION_VERSION, target)
             drop_tombstones(catalog)
+    note_projected(workspace.home, target)
     return report
 
 

@@ -16,13 +16,12 @@ from aps_rag_pipeline import clock
 from aps_rag_pipeline.failpoints import passing
 from aps_rag_pipeline.models import ModelDescription
 from aps_rag_pipeline.stores import releases, sparse
-from aps_rag_pipeline.stores.catalog import from_iso
 from aps_rag_pipeline.stores.indexing import Kind
-from aps_rag_pipeline.stores.releases import LEASE, MANIFEST, FeedFreshness, Manifest, ReleasedModel
+from aps_rag_pipeline.stores.releases import LEASE, MANIFEST, Manifest, ReleasedModel
 from aps_rag_pipeline.stores.sql_models import load_models
 from aps_rag_pipeline.stores.tables import EDGES, NODES, PASSAGES, RECORDS, chunks_table
 from aps_rag_pipeline.stores.vectors import LanceTables
-from aps_rag_pipeline.sync import names, scrub, state
+from aps_rag_pipeline.sync import freshness, names, scrub, state
 from aps_rag_pipeline.sync.collection import collect, tag_of
 from aps_rag_pipeline.sync.marts import mart_path, stage_name
 from aps_rag_pipeline.sync.model import ConfiguredModel
@@ -121,19 +120,13 @@ def _manifest(
 ) -> Manifest:
     settings, catalog = workspace.settings, workspace.catalog
     tables = LanceTables(workspace.home)
-    feeds = [
-        FeedFreshness(r["source"], r["feed"], r["records"], from_iso(r["newest"]))
-        for r in catalog.rows(
-            "select source, feed, count(*) as records, max(coalesce(modified_at, seen_at)) as newest "
-            "from records where removed = 0 group by source, feed"
-        )
-    ]
+    now = clock.now()
     marts = sorted(model.name for model in load_models().values() if model.layer == "marts")
     return Manifest(
         number=number,
         changeset=changeset,
         token=catalog.token(),
-        published_at=clock.now(),
+        published_at=now,
         facility=settings.facility,
         time_zone=settings.time_zone,
         several_feeds={source: settings.several(source) for source in settings.sources()},
@@ -148,7 +141,7 @@ def _manifest(
             pooling=model.pooling,
         ),
         counts={"chunks" if name.startswith("chunks_") else name: tables.table(name).count_rows() for name in pinned},
-        feeds=feeds,
+        feeds=freshness.of_feeds(workspace, releases.latest(workspace.home), now),
         versions=versions,
         marts=marts,
     )

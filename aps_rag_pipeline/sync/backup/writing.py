@@ -126,7 +126,7 @@ class _Writing:
     def run(self, facility: str) -> Contents:
         self._copy_release()
         for path in files_below(self.home.state):
-            if not path.name.startswith("."):
+            if not path.name.startswith((".", "projection")):  # the Bolt server is not in the backup
                 self._copy(path, missing_ok=True)
         for path in self.home.marts.glob("[!.]*.parquet") if self.release else ():
             if path.stem not in self._manifest.marts:  # the others are in the release
