@@ -164,3 +164,18 @@ def test_an_index_without_seals_is_behind_and_written_anew_by_the_next_sync(benc
     bench.facility.sync()
     assert said(bench.look()) == set()
     assert bench.finds(bench.key)
+
+
+def test_a_catalog_whose_file_is_damaged_is_named_and_left_alone(bench: Bench) -> None:
+    path = bench.facility.home.catalog
+    with bench.facility.workspace() as workspace:
+        workspace.catalog.connection.execute("pragma wal_checkpoint(truncate)")
+        page = int(workspace.catalog.value("select rootpage from sqlite_master where name = 'passages'"))
+        size = int(workspace.catalog.value("pragma page_size"))
+    with path.open("r+b") as stream:
+        stream.seek((page - 1) * size)
+        stream.write(b"\xff" * size)
+    before, done, left = bench.repair()
+    assert said(before) == said(left) == {("damaged_catalog", "catalog", "catalog.sqlite")}
+    assert done == []
+    assert left.listed[0].remedy == "aps-rag restore"

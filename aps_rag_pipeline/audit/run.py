@@ -44,6 +44,8 @@ def audit(workspace: Workspace, model: ConfiguredModel, *, deep: bool = False, p
     try:
         if _look(workspace, model, findings, deep) and projection:
             check_projection(workspace, findings)
+    except sqlite3.OperationalError:
+        raise  # locked, or no disk: nothing is known of what the file holds
     except sqlite3.DatabaseError as error:
         findings.add("damaged_catalog", STORE, workspace.home.catalog.name, f"cannot be read to its end: {error}")
         findings.damage.lost = True
