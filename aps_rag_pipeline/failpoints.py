@@ -11,8 +11,14 @@ import signal
 
 VARIABLE = "APS_RAG_FAILPOINT"
 
-#: Every place, in the order in which a sync comes to them.
+#: Places that only a home with a large table comes to.
+LARGE = (
+    *("lance.index.before", "lance.index.after", "lance.vectors.before", "lance.vectors.after"),
+    *("lance.optimize.before", "lance.optimize.after"),
+)
+#: Every place, the others in the order in which a sync comes to them.
 NAMES = (
+    *LARGE,
     *("blob.rename.before", "blob.rename.after", "spool.seal.before", "spool.seal.after"),
     *("state.rename.before", "state.rename.after", "catalog.commit.before", "catalog.commit.after"),
     *("apply.commit.before", "apply.commit.after", "apply.unlink.before", "apply.unlink.after"),

@@ -30,8 +30,8 @@ _SERIES = 10
 #: How many states a place may take to be come to: a reader's lease can put a collection off.
 _TRIES = 8
 
-#: Places that a sync does not come to, but a purge.
-_PURGES = tuple(name for name in failpoints.NAMES if name.startswith("purge."))
+#: Places that no sync of a small home comes to.
+_NO_SYNC = (*failpoints.LARGE, *(name for name in failpoints.NAMES if name.startswith("purge.")))
 #: Places of a home that has something to collect or to write anew.
 _LATER = tuple(name for name in failpoints.NAMES if name.startswith(("collect.", "stage.redo", "bm25.rewrite")))
 
@@ -101,7 +101,7 @@ def test_whatever_was_killed_is_completed_by_the_next_run(forks: Forks, tmp_path
             assert content(ring.at(number)) == twin.content(number), f"seed {SEED}"
 
 
-every_place = [(mode, name) for mode in ("cold", "increment") for name in failpoints.NAMES if name not in _PURGES]
+every_place = [(mode, name) for mode in ("cold", "increment") for name in failpoints.NAMES if name not in _NO_SYNC]
 every_place = [(mode, name) for mode, name in every_place if mode != "cold" or name not in _LATER]
 
 

@@ -26,8 +26,9 @@ log = logging.getLogger(__name__)
 _SUFFIX = ".lance"
 #: Longest `in (...)` of one deletion.
 _IDS_PER_DELETE = 5000
-#: A table with more fragments than this is compacted before it is released.
-_MANY_FRAGMENTS = 24
+#: A table with more fragments than this is compacted before it is released; a small one, where that takes no time and
+#: the beginnings of files weigh, in any case.
+_MANY_FRAGMENTS, _SMALL = 24, 5000
 #: Nor one in which more than one row in so many has been deleted: its files keep them.
 _DELETED_ONE_IN = 8
 
@@ -124,7 +125,8 @@ def _has_version(folder: Path) -> bool:
 
 
 def _in_pieces(table: Any) -> bool:
-    if table.stats()["fragment_stats"]["num_small_fragments"] > _MANY_FRAGMENTS:
+    pieces = table.stats()["fragment_stats"]["num_small_fragments"]
+    if pieces > (1 if table.count_rows() < _SMALL else _MANY_FRAGMENTS):
         return True
     newest = max(table.list_versions(), key=lambda version: version["version"])["metadata"]
     return int(newest["total_deletion_file_rows"]) * _DELETED_ONE_IN > int(newest["total_data_file_rows"])
