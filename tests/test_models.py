@@ -239,6 +239,25 @@ def test_both_backends_give_the_same_vectors(openvino: Encoder, minilm: Path, ca
     assert np.allclose(np.linalg.norm(ours, axis=1), 1, atol=1e-5)
 
 
+def test_many_texts_have_the_vectors_that_one_has(openvino: Encoder, minilm: Path, cache: Path) -> None:
+    bulk = open_encoder(Models(embedding=str(minilm), backend="openvino", threads=2, batch_size=4), cache, bulk=True)
+    assert (bulk.batches_at_once, openvino.batches_at_once) == (2, 1)
+    texts = [f"{text} {number}" for number, text in enumerate(SAMPLE * 3)]
+    done: list[int] = []
+    found = bulk.encode_passages(texts, done.append)
+    assert sum(done) == len(texts)
+    assert lowest_cosine(found, openvino.encode_passages(texts)) > 0.9999
+    with pytest.raises(TextTooLongError, match="text 3 "):
+        bulk.encode_passages([*texts[:3], "beam " * 300])
+
+
+def test_a_batch_that_fails_beside_others_is_told(minilm: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bulk = open_encoder(Models(embedding=str(minilm), threads=2, batch_size=2), cache, bulk=True)
+    monkeypatch.setattr(bulk, "embed", lambda ids, mask: (_ for _ in ()).throw(MemoryError("no room")))
+    with pytest.raises(MemoryError, match="no room"):
+        bulk.encode_passages(["beam"] * 9)
+
+
 def test_vectors_do_not_depend_on_company_or_order(openvino: Encoder) -> None:
     texts = ["klystron trip " * n for n in (40, 1, 20, 3, 50)] * 7
     together = openvino.encode_passages(texts)

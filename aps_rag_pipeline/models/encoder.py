@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import numpy.typing as npt
@@ -23,15 +24,18 @@ WINDOW = 4096
 class Encoder(ABC):
     """Turns texts into float32 vectors of length 1. Safe to share by threads.
 
-    `backend` names what runs the model, for reports.
+    `backend` names what runs the model, for reports. `batches_at_once` is how many calls of `embed` pay side by side.
     """
 
     backend: str = ""
 
-    def __init__(self, description: ModelDescription, tokens: Tokens, batch_size: int = 32) -> None:
+    def __init__(
+        self, description: ModelDescription, tokens: Tokens, batch_size: int = 32, batches_at_once: int = 1
+    ) -> None:
         self.description = description
         self.tokens = tokens
         self.batch_size = batch_size
+        self.batches_at_once = batches_at_once
 
     def encode_passages(self, texts: Sequence[str], progress: Progress | None = None) -> Vectors:
         """Vectors of passages, shape (len(texts), dimensions), in the order of `texts`.
@@ -79,14 +83,25 @@ class Encoder(ABC):
         for index, row in enumerate(rows):
             if len(row) > self.description.max_tokens:
                 raise TextTooLongError(start + index, len(row), self.description.max_tokens, texts[index])
-        # Neighbours in length share a batch, so that little of it is padding.
-        order = sorted(range(len(rows)), key=lambda index: len(rows[index]))
-        for first in range(0, len(order), self.batch_size):
-            batch = order[first : first + self.batch_size]
-            vectors = self.embed(*_padded([rows[index] for index in batch]))
+        # Neighbours in length share a batch, so that little of it is padding; the longest go first, so that none of the
+        # threads has much left when the others are done.
+        order = sorted(range(len(rows)), key=lambda index: len(rows[index]), reverse=True)
+        batches = [order[first : first + self.batch_size] for first in range(0, len(order), self.batch_size)]
+
+        def embed(batch: list[int]) -> Vectors:
+            return self.embed(*_padded([rows[index] for index in batch]))
+
+        for batch, vectors in zip(batches, self._mapped(embed, batches), strict=True):
             result[[start + index for index in batch]] = _unit(vectors)
             if progress is not None:
                 progress(len(batch))
+
+    def _mapped(self, embed: Callable[[list[int]], Vectors], batches: list[list[int]]) -> Iterator[Vectors]:
+        if self.batches_at_once == 1 or len(batches) == 1:
+            yield from map(embed, batches)
+            return
+        with ThreadPoolExecutor(self.batches_at_once, thread_name_prefix="batch") as threads:
+            yield from threads.map(embed, batches)
 
 
 def _padded(rows: list[TokenIds]) -> tuple[TokenIds, TokenIds]:

@@ -37,13 +37,13 @@ def open_encoder(models: Models, cache_dir: Path, *, fingerprint: str | None = N
         return encoder
     torch_first = models.backend == "torch" or (models.backend == "auto" and bulk and _has_gpu())
     if not torch_first and fingerprint is not None and (found := exported(cache_dir, fingerprint)) is not None:
-        return _openvino(*found, models)
+        return _openvino(*found, models, bulk)
     files = describe(resolve(models.embedding), models.embedding, cache_dir)
     _demand(files.description, fingerprint)
     if torch_first:
         return _torch(files, models)
     try:
-        return _openvino(*ensure_exported(files, cache_dir), models)
+        return _openvino(*ensure_exported(files, cache_dir), models, bulk)
     except (ModelError, ImportError, RuntimeError, OSError) as error:
         if models.backend == "openvino":
             raise ModelError(f"OpenVINO cannot run {models.embedding!r}: {error}") from error
@@ -59,7 +59,7 @@ def _demand(description: ModelDescription, fingerprint: str | None) -> None:
         )
 
 
-def _openvino(folder: Path, note: Exported, models: Models) -> Encoder:
+def _openvino(folder: Path, note: Exported, models: Models, bulk: bool) -> Encoder:
     from aps_rag_pipeline.models.openvino_backend import OpenVinoEncoder
 
     return OpenVinoEncoder(
@@ -69,6 +69,7 @@ def _openvino(folder: Path, note: Exported, models: Models) -> Encoder:
         precision=note.precision,
         threads=models.threads,
         batch_size=models.batch_size,
+        bulk=bulk,
     )
 
 

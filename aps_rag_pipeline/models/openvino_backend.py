@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import queue
 import sys
-import threading
 from pathlib import Path
 from types import ModuleType
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -14,12 +15,16 @@ from aps_rag_pipeline.models.description import ModelDescription
 from aps_rag_pipeline.models.encoder import Encoder, Vectors
 from aps_rag_pipeline.models.tokens import TokenIds, Tokens
 
+#: Each batch at work has memory of its own; beyond this the threads share batches.
+_MOST_AT_ONCE = 8
+
 
 class OpenVinoEncoder(Encoder):
     """Runs `file` (inputs `input_ids`, `attention_mask`; output `embedding`) on the CPU.
 
     `precision` is `f32`, or `auto` for what the CPU is fastest in (bfloat16 where it has it).
-    `threads` 0 is one per core.
+    `threads` 0 is one per core. They work on one batch together, which gives a query its vector soonest; with `bulk` on
+    several side by side, which takes less time for many texts, since no thread waits for another's share of each layer.
     """
 
     backend = "openvino"
@@ -33,23 +38,34 @@ class OpenVinoEncoder(Encoder):
         precision: str = "f32",
         threads: int = 0,
         batch_size: int = 32,
+        bulk: bool = False,
     ) -> None:
         # Importing OpenVINO reports it to its makers from a forked process; without that package a stub of it is used.
         sys.modules.setdefault("openvino_telemetry", cast(ModuleType, None))
         import openvino
 
-        super().__init__(description, tokens, batch_size)
-        config: dict[str, str | int] = {"PERFORMANCE_HINT": "LATENCY"}
-        if precision == "f32":
-            config["INFERENCE_PRECISION_HINT"] = "f32"
+        at_once = min(threads or usable_cores(), _MOST_AT_ONCE) if bulk else 1
+        super().__init__(description, tokens, batch_size, batches_at_once=at_once)
+        config: dict[str, str | int] = {"NUM_STREAMS": at_once} if bulk else {"PERFORMANCE_HINT": "LATENCY"}
         if threads:
             config["INFERENCE_NUM_THREADS"] = threads
-        self._request = openvino.Core().compile_model(file, "CPU", config).create_infer_request()
-        # One request at a time: it uses every thread that it may anyway.
-        self._lock = threading.Lock()
+        if precision == "f32":
+            config["INFERENCE_PRECISION_HINT"] = "f32"
+        model = openvino.Core().compile_model(file, "CPU", config)
+        self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        for _ in range(self.batches_at_once):
+            self._requests.put(model.create_infer_request())
 
     def embed(self, ids: TokenIds, mask: TokenIds) -> Vectors:
-        with self._lock:
-            found = self._request.infer({"input_ids": ids, "attention_mask": mask})
+        request = self._requests.get()
+        try:
+            found = request.infer({"input_ids": ids, "attention_mask": mask})
             # The output's memory belongs to the request and is written over by the next call.
             return np.array(found["embedding"], dtype=np.float32)
+        finally:
+            self._requests.put(request)
+
+
+def usable_cores() -> int:
+    """Cores that this process may use, which a batch system or a container may have limited."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
