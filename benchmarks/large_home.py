@@ -1,8 +1,8 @@
 """A home of hundreds of thousands of chunks in minutes, made from a small synced one.
 
 Embedding 200,000 texts takes the better part of an hour, so records are varied instead: a varied chunk has the vector
-of a real chunk mixed with two of its near neighbours and a little noise, and a text made of their sentences, under a key
-of its own. Dense and sparse regions, the shares of sources and the words stay those of the real corpus. The home is
+of a real chunk mixed with two of its near neighbours and a little noise, and a text made of their sentences, under a
+key of its own. Dense and sparse regions, the shares of sources and the words stay those of the real corpus. The home is
 written through the stores' write side, block by block, and released; there is no catalog in it, so it cannot be synced.
 """
 
@@ -207,7 +207,7 @@ def originals(real: Real, whole: dict[str, pa.Table], chunk_table: str) -> Block
 
 
 def write(base: Home, out: Path, chunks: int, texts: Sequence[str] = (), seed: int = 1) -> dict[str, float]:
-    """A released home in the empty folder `out`; gives seconds by step and sizes in bytes."""
+    """A released home in the empty folder `out`; gives seconds by step."""
     real, manifest, whole = read(base, texts)
     home = Home(out).create()
     chunk_table = tables.chunks_table(manifest.model.fingerprint)
@@ -267,7 +267,9 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     texts = [json.loads(line) for line in given.texts.read_text().splitlines()] if given.texts else []
-    print(json.dumps(write(Home(given.base), given.out, given.chunks, texts, given.seed), indent=1))
+    took = json.dumps(write(Home(given.base), given.out, given.chunks, texts, given.seed), indent=1)
+    (given.out / "made.json").write_text(took)
+    print(took)
 
 
 if __name__ == "__main__":

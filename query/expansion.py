@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from aps_rag_pipeline.stores.tables import sql_list
 from query.filters import Filters
+from query.found import key_of
 from query.results import Evidence
 
 if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
     from lancedb.table import Table
 
 #: Words of all evidence of an answer together; about what a small language model reads beside a question.
@@ -23,7 +26,6 @@ LONGEST_PASSAGE_WORDS = 900
 _PASSAGE_COLUMNS = [
     "passage_id",
     "key",
-    "source",
     "access",
     "ordinal",
     "kind",
@@ -79,7 +81,8 @@ class Passage:
 class Shelf:
     """Passages and records of a release by id, for one reader. What was read once is kept."""
 
-    def __init__(self, passages: Table, records: Table, filters: Filters) -> None:
+    def __init__(self, passages: Table, records: Table, filters: Filters, pool: ThreadPoolExecutor) -> None:
+        self._pool = pool
         self._passages = passages
         self._records = records
         self._filters = filters
@@ -98,10 +101,11 @@ class Shelf:
         return {passage_id: passage for passage_id in wanted if (passage := self._read[passage_id]) is not None}
 
     def _fetch(self, wanted: list[str]) -> dict[str, Passage]:
+        heads = self._pool.submit(self.heads, [key_of(passage_id) for passage_id in wanted])
         rows = _rows(self._passages, f"passage_id in ({sql_list(wanted)})", _PASSAGE_COLUMNS, len(wanted))
         seen = [row for row in rows if self._filters.admits(row["access"])]
-        heads = self.heads(row["key"] for row in seen)
-        return {row["passage_id"]: _passage(row, heads[row["key"]]) for row in seen if row["key"] in heads}
+        found = heads.result()
+        return {row["passage_id"]: _passage(row, found[row["key"]]) for row in seen if row["key"] in found}
 
 
 def expand(

@@ -50,10 +50,11 @@ class Filters:
         return " and ".join(parts)
 
     def narrowing(self) -> str | None:
-        """The condition for a search whose hits are checked with :meth:`admits`; None: nothing narrows it.
+        """The condition for a search whose hits are looked up under :meth:`admits` before they are shown; None: nothing
+        narrows it.
 
-        That a row has a label at all, which is all that the owner needs, holds for nearly every row: an index is of no
-        use for it, and to look would be to read the whole table.
+        That a row has a label at all, which is all that the owner needs, holds for every row that the pipeline wrote:
+        to test it in the search would be to read the whole table.
         """
         if self.groups is not None:
             return self.sql()

@@ -113,8 +113,9 @@ def status_of(release: Release, filters: Filters) -> CorpusStatus:
 def searched(release: Release, filters: Filters) -> Searched:
     """How much a search with these filters looks through, in which kinds of source."""
     records = release.table(RECORDS)
-    condition = filters.sql()
-    found = records.search().where(condition).select(["source"]).limit(records.count_rows() + 1).to_arrow()
+    query = records.search().select(["source"]).limit(records.count_rows() + 1)
+    condition = filters.narrowing()
+    found = (query if condition is None else query.where(condition)).to_arrow()
     there = set(found["source"].unique().to_pylist())
     return Searched(
         records=found.num_rows,

@@ -1,7 +1,7 @@
 """The dense channel: chunks that are close to a question in meaning.
 
-A small table is compared whole. A large one has an index, which is searched where many rows come into question and left
-aside where few do: a filter that leaves one row in a hundred leaves most partitions of the index empty.
+A small table is compared whole. A large one has an index of partitions, of which the nearest are searched; where a
+filter leaves few rows in each of them, all are, since reading those rows without the index takes far longer.
 """
 
 from __future__ import annotations
@@ -11,24 +11,22 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from aps_rag_pipeline.stores.indexing import PARTITION_ROWS, indexed_rows
 from aps_rag_pipeline.stores.tables import sql_list
 from query.filters import Filters
-from query.found import Found
+from query.found import Found, source_of
 
 if TYPE_CHECKING:
     import numpy as np
     from lancedb.table import Table
     from numpy.typing import NDArray
 
-#: Partitions of the index that are searched where no filter narrows.
-PROBES = 40
-#: Partitions searched at most, for a filter that leaves few rows in each.
-_MOST_PROBES = 200
-#: So many times the wanted hits are compared by their whole vectors after the index has chosen them by its short forms.
-_REFINE = 2
-#: With no more rows than this each is compared, which takes no longer than a wide search of the index.
-EXACT_ROWS = 10_000
-_COLUMNS = ["chunk_id", "source", "access", "vector", "_distance"]
+#: Part of the index that is searched where most rows come into question: finds 99 of the 100 nearest.
+_SHARE = 0.4
+#: Where a filter of labels leaves less than this part of the rows, or any other filter narrows, all of it is searched.
+_MOST_ROWS = 0.3
+#: The index knows a byte a dimension: of at least so many that it finds near, the whole vectors are compared.
+_COMPARED = 200
 
 
 class Meaning:
@@ -36,52 +34,48 @@ class Meaning:
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self.indexed = any("vector" in index.columns for index in table.list_indices())
         self._size = table.count_rows()
+        self._partitions = math.ceil((indexed_rows(table) or 0) / PARTITION_ROWS)
         self._rows = lru_cache(maxsize=512)(table.count_rows)
 
     def near(self, vectors: NDArray[np.float32], filters: Filters, limit: int) -> list[list[Found]]:
         """The `limit` chunks closest to each of several vectors of length 1, shape (n, dimensions), best first.
 
-        The score is the cosine, whatever distance the index was built with.
+        The score is the cosine.
         """
         condition = filters.narrowing()
-        query = self._search(vectors, self._reach(condition), limit)
-        return _found(query if condition is None else query.where(condition, prefilter=True), vectors, filters)
+        query = self._search(vectors, self._probes(filters), limit)
+        return _found(query if condition is None else query.where(condition, prefilter=True), len(vectors))
 
     def among(self, vector: NDArray[np.float32], filters: Filters, limit: int, chunk_ids: Sequence[str]) -> list[Found]:
         """The closest of certain chunks."""
         condition = " and ".join(filter(None, (f"chunk_id in ({sql_list(chunk_ids)})", filters.narrowing())))
-        vectors = vector.reshape(1, -1)
-        return _found(self._search(vectors, 0, limit).where(condition, prefilter=True), vectors, filters)[0]
+        query = self._search(vector.reshape(1, -1), 2 * self._partitions, limit).where(condition, prefilter=True)
+        return _found(query, 1)[0]
 
-    def _reach(self, condition: str | None) -> int:
-        """How many partitions to search; 0: compare every row that meets the condition."""
-        if not self.indexed:
+    def _probes(self, filters: Filters) -> int:
+        """How many partitions to search; 0: there is no index."""
+        if not self._partitions:
             return 0
-        if condition is None:
-            return PROBES
-        rows = self._rows(condition)
-        if rows <= EXACT_ROWS:
-            return 0
-        return min(math.ceil(PROBES * math.sqrt(self._size / rows)), _MOST_PROBES)
+        labels = Filters(groups=filters.groups)
+        wide = filters.narrowing() == (condition := labels.narrowing()) and (
+            condition is None or self._rows(condition) >= _MOST_ROWS * self._size
+        )
+        # Partitions may have been split since they were made.
+        return math.ceil(_SHARE * self._partitions) if wide else 2 * self._partitions
 
     def _search(self, vectors: NDArray[np.float32], probes: int, limit: int) -> Any:
         query: Any = self._table.search(vectors if len(vectors) > 1 else vectors[0], vector_column_name="vector")
-        query = query.distance_type("cosine").select(_COLUMNS).limit(limit)
-        return query.nprobes(probes).refine_factor(_REFINE) if probes else query.bypass_vector_index()
+        query = query.distance_type("cosine").select(["chunk_id", "_distance"]).limit(limit)
+        if not probes:
+            return query.bypass_vector_index()
+        return query.nprobes(probes).refine_factor(max(1, math.ceil(_COMPARED / limit)))
 
 
-def _found(query: Any, vectors: NDArray[np.float32], filters: Filters) -> list[list[Found]]:
+def _found(query: Any, vectors: int) -> list[list[Found]]:
     rows = query.to_arrow()
-    each: list[list[Found]] = [[] for _ in vectors]
-    if not rows.num_rows:
-        return each
-    stored = rows["vector"].combine_chunks().values.to_numpy().reshape(rows.num_rows, -1)
-    of = rows["query_index"].to_pylist() if len(vectors) > 1 else [0] * rows.num_rows
-    cosines = (stored * vectors[of]).sum(axis=1).tolist()
-    labels, chunks, sources = (rows[name].to_pylist() for name in ("access", "chunk_id", "source"))
-    for place, carried, chunk, source, cosine in zip(of, labels, chunks, sources, cosines, strict=True):
-        if filters.admits(carried):
-            each[place].append(Found(chunk, source, cosine))
+    of = rows["query_index"].to_pylist() if vectors > 1 else [0] * rows.num_rows
+    each: list[list[Found]] = [[] for _ in range(vectors)]
+    for place, chunk, distance in zip(of, rows["chunk_id"].to_pylist(), rows["_distance"].to_pylist(), strict=True):
+        each[place].append(Found(chunk, source_of(chunk), 1.0 - distance))
     return each

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -17,7 +18,7 @@ from aps_rag_pipeline.records import KEY_PREFIX
 from aps_rag_pipeline.stores.tables import PASSAGES, RECORDS
 from query import answering, expansion, fusion, retrieval
 from query.filters import Filters
-from query.found import Found, key_of
+from query.found import Found, key_of, source_of
 from query.places import Place
 from query.results import MODES, Answer, Hit, Mode, SearchResult, Sentence
 from query.snapshot import Snapshot
@@ -27,12 +28,12 @@ from query.words import content_words, snippet
 
 if TYPE_CHECKING:
     import numpy as np
+    import tantivy
     from numpy.typing import NDArray
 
 #: Records shown where there is no answer.
 NEAREST = 5
 _PREFIXES = frozenset(KEY_PREFIX.values())
-_SOURCE_OF = {prefix: source for source, prefix in KEY_PREFIX.items()}
 #: Sources that tell of times before their own.
 _TELLING = ("icms", "wiki", "sdds_docs", "code", "epics")
 _FOCUS_WEIGHTS = {"dense": 0.5, "sparse": 0.5}
@@ -69,11 +70,15 @@ class Question:
         self.visible = request.visible
         self.filters = request.wanted
         self.encoder = snapshot.load_encoder()
+        self._vectors: dict[str, NDArray[np.float32]] = {}
+        self._encoding = threading.Lock()
+        text = cleaned(request.text)
+        self.variants = _others(request.variants, text)
+        if self.mode != "sparse":  # encoded while the question is read
+            snapshot.pool.submit(self._vectors_of, [text, *self.variants])
         lexicon = retrieval.IndexLexicon(snapshot.index, request.visible)
         now = request.now or datetime.now(UTC)
         self.understanding = understand(request.text, lexicon, now, request.zone, request.shifts)
-        self.variants = _others(request.variants, self.understanding.text)
-        self._vectors: dict[str, NDArray[np.float32]] = {}
         self.channels = self._retrieve()
         self.order = self._fuse()
 
@@ -84,7 +89,7 @@ class Question:
     @cached_property
     def shelf(self) -> expansion.Shelf:
         release = self.snapshot.release
-        return expansion.Shelf(release.table(PASSAGES), release.table(RECORDS), self.filters)
+        return expansion.Shelf(release.table(PASSAGES), release.table(RECORDS), self.filters, self.snapshot.pool)
 
     @cached_property
     def place(self) -> Place | None:
@@ -107,10 +112,11 @@ class Question:
         """Vectors of texts, a row each; those that are not known yet are made in one batch."""
         import numpy as np
 
-        if missing := [text for text in dict.fromkeys(texts) if text not in self._vectors]:
-            encoder = self.encoder.result()
-            made = encoder.encode_query([encoder.tokens.head(text) for text in missing])
-            self._vectors.update(zip(missing, made, strict=True))
+        with self._encoding:
+            if missing := [text for text in dict.fromkeys(texts) if text not in self._vectors]:
+                encoder = self.encoder.result()
+                made = encoder.encode_query([encoder.tokens.head(text) for text in missing])
+                self._vectors.update(zip(missing, made, strict=True))
         return np.stack([self._vectors[text] for text in texts])
 
     def _retrieve(self) -> retrieval.Channels:
@@ -145,13 +151,10 @@ class Question:
     def _channels(self, filters: Filters, said: Sequence[str], phrase: str = "") -> retrieval.Channels:
         """Every channel. The vectors and what is near them are found beside the channels of words."""
         index, asked, pool = self.snapshot.index, self.understanding, self.snapshot.pool
-        focused = self.mode == "hybrid" and not is_bare(asked)
-        meanings = [asked.text, *self.variants]
-        vectors = near = None
+        near = None
         if self.mode in ("hybrid", "dense"):
-            # The focus has a vector of its own: made with the others it costs little.
-            vectors = pool.submit(self._vectors_of, [*meanings, *([self._rest(said)] if focused else [])])
-            near = pool.submit(lambda: self._near(vectors.result()[: len(meanings)], filters))
+            near = pool.submit(lambda: self._near(self._vectors_of([asked.text, *self.variants]), filters))
+        within = self._focus_query() if self.mode == "hybrid" and not is_bare(asked) else None
         words = [" ".join(said) or asked.text, *(" ".join(content_words(text)) or text for text in self.variants)]
         found: dict[str, list[Found]] = {}
         own = 0
@@ -159,10 +162,10 @@ class Question:
             found["exact"], own = retrieval.exact_channel(index, asked.identifiers, words[0], filters)
         if self.mode in ("hybrid", "sparse"):
             found["sparse"] = _merged([self._sharing(text, filters, phrase) for text in words])
-        focus = self._focus(said, filters) if focused else []
+        focus = [] if within is None else self._focus(within, said, filters)
         if near is not None:
             found["dense"] = near.result()
-        if focused:
+        if within is not None:
             found["focus"] = focus
         return retrieval.collect(found, found.get("exact", [])[:own])
 
@@ -179,23 +182,22 @@ class Question:
 
         return _merged([best(*found) for found in enumerate(meaning.near(vectors, filters, retrieval.AHEAD))])
 
-    def _rest(self, said: Sequence[str]) -> str:
-        """The words that tell chunks about the thing or place of the question apart."""
-        return " ".join(self._telling(said)) or " ".join(said) or self.understanding.text
+    def _focus_query(self) -> tantivy.Query | None:
+        return self.snapshot.index.focus(self.understanding.identifiers, self.place)
 
-    def _focus(self, said: Sequence[str], filters: Filters) -> list[Found]:
+    def _focus(self, within: tantivy.Query, said: Sequence[str], filters: Filters) -> list[Found]:
         """Chunks about the thing or place that the question names, ranked by words and meaning among themselves."""
         index = self.snapshot.index
-        within = index.focus(self.understanding.identifiers, self.place)
-        if within is None:
-            return []
+        # What all of them have in common tells none of them from another.
+        rest = " ".join(self._telling(said))
+        vector = self.snapshot.pool.submit(self._vectors_of, [rest or " ".join(said) or self.understanding.text])
         members = index.members(within, filters, retrieval.FOCUS_DEPTH)
         if not members:
             return []
-        # What all of them have in common tells none of them from another.
-        by_words = index.words(" ".join(self._telling(said)), filters, retrieval.DEPTH, within)
-        vector = self._vectors_of([self._rest(said)])[0]
-        by_meaning = self.snapshot.meaning.among(vector, filters, retrieval.DEPTH, [hit.chunk_id for hit in members])
+        by_words = index.words(rest, filters, retrieval.DEPTH, within)
+        by_meaning = self.snapshot.meaning.among(
+            vector.result()[0], filters, retrieval.DEPTH, [hit.chunk_id for hit in members]
+        )
         lists = {"dense": [hit.chunk_id for hit in by_meaning], "sparse": [hit.chunk_id for hit in by_words]}
         scores = fusion.reciprocal_ranks(lists, _FOCUS_WEIGHTS)
         known = {hit.chunk_id: hit for hit in (*by_words, *by_meaning)}
@@ -308,7 +310,7 @@ class Question:
 
 
 def _prior(passage_id: str, priors: fusion.Weights, wanted: Sequence[str]) -> float:
-    source = _SOURCE_OF.get(passage_id.partition(":")[0], "")
+    source = source_of(passage_id)
     return 1.0 if source in wanted else priors.get(source, 1.0)
 
 

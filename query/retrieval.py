@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 DEPTH = 100
 #: At most so many of them of one kind of source, unless no other kind has any.
 SOURCE_CAP = 40
-#: So many are asked for at once, so that those of kinds with too many can be left out.
-AHEAD = 250
+#: So many nearest are asked for at once, so that those of kinds with too many can be left out.
+AHEAD = 200
 #: Chunks of one record among the hits of the exact channel that are there because of the record's name.
 OWN_CHUNKS = 3
 #: A hit for each identifier counts more than any sum of word scores.
@@ -40,7 +40,7 @@ _IDENTIFIER_SCORE = 1_000.0
 #: A phrase counts so much more than its words, and may have so many words more in between.
 _PHRASE, _PHRASE_SLOP = 2.0, 2
 #: So many chunks about a place or an identifier are compared with a question.
-FOCUS_DEPTH = 1_000
+FOCUS_DEPTH = 400
 _EXACT_FIRST_SOURCES = ("epics",)
 
 
@@ -55,12 +55,12 @@ def capped(
     Where the other kinds have too few, the places stay with the kinds that have more.
 
     Args:
-        ahead: what `fetch` gives for `AHEAD` hits, if that was done before. Looking so far ahead costs less than asking
-            again without the kinds that have too many.
+        ahead: what `fetch` gives for `AHEAD` hits, where looking so far ahead costs less than asking again without the
+            kinds that have too many.
     """
-    if ahead is None:
-        ahead = fetch(filters, AHEAD)
-    found = {hit.chunk_id: hit for hit in ahead[:depth]}
+    first = fetch(filters, depth) if ahead is None else ahead
+    complete = len(first) < (depth if ahead is None else AHEAD)
+    found = {hit.chunk_id: hit for hit in first[:depth]}
     full: tuple[str, ...] = ()
     while len(filters.sources) != 1:
         counts = Counter(hit.source for hit in found.values())
@@ -70,8 +70,8 @@ def capped(
         full += crowded
         if (wanted := depth - cap * len(full)) <= 0:
             continue
-        more = [hit for hit in ahead if hit.source not in full][:wanted]
-        if len(more) < wanted and len(ahead) >= AHEAD:
+        more = [hit for hit in first if hit.source not in full][:wanted]
+        if len(more) < wanted and not complete:
             more = fetch(replace(filters, without=filters.without + full), wanted)
         found |= {hit.chunk_id: hit for hit in more}
     taken: Counter[str] = Counter()

@@ -81,12 +81,22 @@ def _build_vectors(table: Any, column: str, old: str | None, rows: int) -> None:
     log.info("the vectors of %d rows were indexed anew", rows)
 
 
+def indexed_rows(table: Any, column: str = "vector") -> int | None:
+    """Among how many rows the centres of a vector index were found; None where there is no such index."""
+    for index in table.list_indices():
+        if column in index.columns:
+            return _among(index.name)
+    return None
+
+
+def _among(name: str) -> int:
+    told = name.rpartition("_")[2]
+    return int(told) if told.isdigit() else 1
+
+
 def _worn(table: Any, name: str | None, rows: int) -> bool:
     """Whether the index of the vectors is missing, is of far fewer rows, or has fallen into pieces."""
-    if name is None:
-        return True
-    among = name.rpartition("_")[2]
-    if not among.isdigit() or rows > _GROWN * int(among):
+    if name is None or rows > _GROWN * _among(name):
         return True
     stats = table.index_stats(name)
     return stats is None or (stats.num_indices or 1) > _MOST_PIECES
