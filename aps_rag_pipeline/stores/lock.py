@@ -14,6 +14,8 @@ from aps_rag_pipeline.stores.home import Home, HomeError
 from aps_rag_pipeline.stores.trouble import told
 
 _POLL_S = 0.1
+#: How often a holder is looked for that has the lock and has not said yet who it is.
+_LOOKS = 10
 #: Exit status of a command that found the home taken (EX_TEMPFAIL).
 EXIT_TAKEN = 75
 
@@ -48,7 +50,7 @@ class WriterLock:
             handle = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
             raise HomeError(told(error) or f"{self._path}: cannot be opened ({error.strerror})") from error
-        deadline = time.monotonic() + self._timeout_s
+        deadline, looks = time.monotonic() + self._timeout_s, 0
         while True:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -56,6 +58,10 @@ class WriterLock:
             except BlockingIOError:
                 if time.monotonic() >= deadline:
                     holder = os.pread(handle, 4096, 0).decode("utf-8", "replace")
+                    if not holder and looks < _LOOKS:
+                        looks += 1  # its holder is about to say who it is, or to go
+                        time.sleep(_POLL_S / _LOOKS)
+                        continue
                     os.close(handle)
                     raise HomeTakenError(
                         f"{self._path.parent} is being written by {holder or 'another process'}; "

@@ -16,7 +16,7 @@ import pytest
 from aps_rag_pipeline import failpoints
 from aps_rag_pipeline.audit.run import audit
 from aps_rag_pipeline.sources.base import Complete, Cursor, Upsert
-from aps_rag_pipeline.stores import releases, sparse
+from aps_rag_pipeline.stores import lock, releases, sparse
 from aps_rag_pipeline.stores.home import HomeError
 from aps_rag_pipeline.stores.vectors import LanceTables
 from aps_rag_pipeline.sync import pipeline, spool, state
@@ -336,3 +336,16 @@ def test_deleted_documents_do_not_stay_in_the_index(facility: Facility) -> None:
         assert collect(workspace)["releases_collected"] == 0
         pipeline.complete(workspace)
     demand_agreement(facility)
+
+
+def test_a_holder_that_has_not_said_yet_who_it_is_is_waited_for(
+    facility: Facility, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between taking the lock and its note there is a moment, and another between clearing the note and letting go."""
+    home = facility.home.create()
+    with lock.WriterLock(home, 0, "a night-long sync"):
+        note = home.writer_lock.read_bytes()
+        os.truncate(home.writer_lock, 0)
+        monkeypatch.setattr(lock.time, "sleep", lambda _: home.writer_lock.write_bytes(note))
+        with pytest.raises(lock.HomeTakenError, match="a night-long sync"):
+            lock.WriterLock(home, 0, "second writer").acquire()
