@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from aps_rag_pipeline.stores.indexing import PARTITION_ROWS, indexed_rows
+from aps_rag_pipeline.stores.indexing import partitions
 from aps_rag_pipeline.stores.tables import sql_list
 from query.filters import Filters
 from query.found import Found, source_of
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Part of the index that is searched where most rows come into question: finds 99 of the 100 nearest.
 _SHARE = 0.4
+#: Few partitions have much of a border: of those so many are searched.
+_FEWEST = 40
 #: Where a filter of labels leaves less than this part of the rows, or any other filter narrows, all of it is searched.
 _MOST_ROWS = 0.3
 #: The index knows a byte a dimension: of at least so many that it finds near, the whole vectors are compared.
@@ -35,7 +37,7 @@ class Meaning:
     def __init__(self, table: Table) -> None:
         self._table = table
         self._size = table.count_rows()
-        self._partitions = math.ceil((indexed_rows(table) or 0) / PARTITION_ROWS)
+        self._partitions = partitions(table)
         self._rows = lru_cache(maxsize=512)(table.count_rows)
 
     def near(self, vectors: NDArray[np.float32], filters: Filters, limit: int) -> list[list[Found]]:
@@ -62,7 +64,7 @@ class Meaning:
             condition is None or self._rows(condition) >= _MOST_ROWS * self._size
         )
         # Partitions may have been split since they were made.
-        return math.ceil(_SHARE * self._partitions) if wide else 2 * self._partitions
+        return max(_FEWEST, math.ceil(_SHARE * self._partitions)) if wide else 2 * self._partitions
 
     def _search(self, vectors: NDArray[np.float32], probes: int, limit: int) -> Any:
         query: Any = self._table.search(vectors if len(vectors) > 1 else vectors[0], vector_column_name="vector")

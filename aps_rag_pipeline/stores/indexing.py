@@ -81,12 +81,10 @@ def _build_vectors(table: Any, column: str, old: str | None, rows: int) -> None:
     log.info("the vectors of %d rows were indexed anew", rows)
 
 
-def indexed_rows(table: Any, column: str = "vector") -> int | None:
-    """Among how many rows the centres of a vector index were found; None where there is no such index."""
-    for index in table.list_indices():
-        if column in index.columns:
-            return _among(index.name)
-    return None
+def partitions(table: Any, column: str = "vector") -> int:
+    """How many partitions the index of a table's vectors was made with; 0: there is none."""
+    names = [index.name for index in table.list_indices() if column in index.columns]
+    return max(_among(names[0]) // PARTITION_ROWS, 1) if names else 0
 
 
 def _among(name: str) -> int:
