@@ -34,7 +34,7 @@ def dense_index(context: dg.AssetExecutionContext, facility: Facility) -> dg.Mat
 
 
 @dg.asset(
-    group_name="indexes", deps=[chunks], kinds={"tantivy"}, owners=["team:data-engineering"], code_version="bm25:1"
+    group_name="indexes", deps=[chunks], kinds={"tantivy"}, owners=["team:data-engineering"], code_version="bm25:2"
 )
 def sparse_index(context: dg.AssetExecutionContext, facility: Facility) -> dg.MaterializeResult:
     """Chunks in Tantivy: stemmed text for BM25, identifiers kept whole."""
