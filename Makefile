@@ -9,7 +9,7 @@ RUN    := $(BIN)/aps-rag
 export DAGSTER_DISABLE_TELEMETRY = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo ui test test-all torture lint format lock clean
+.PHONY: help install demo ui test test-all torture bench bench-peers bench-full lint format lock clean
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -39,6 +39,15 @@ test-all: $(STAMP)  ## the tests with the long ones
 
 torture: $(STAMP)  ## ten thousand random histories of live services under faults, an hour or so
 	APS_RAG_HISTORIES=$(or $(HISTORIES),10000) $(BIN)/python -m pytest -n 2 --dist worksteal tests/test_live_histories.py
+
+bench: $(STAMP)  ## speed and memory at 3,000 and 15,000 records, half an hour; goes on where it was broken off
+	$(BIN)/python -m benchmarks.run --sizes 3000,15000
+
+bench-peers: $(STAMP)  ## the same with two other systems beside it, an hour
+	$(BIN)/python -m benchmarks.run --sizes 3000,15000 --peers
+
+bench-full: $(STAMP)  ## 150,000 records as well, some hours
+	$(BIN)/python -m benchmarks.run --sizes 3000,15000,150000
 
 lint: $(STAMP)  ## style and types
 	$(BIN)/ruff check .
