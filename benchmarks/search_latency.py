@@ -117,8 +117,8 @@ def measure(home: Path, texts: Sequence[str]) -> dict[str, Any]:
         for case in CASES:
             told["recall_at_100"][case] = exact.recall(owner, vectors, filters_of(case, newest))
             print(f"recall, {case:24}", told["recall_at_100"][case], flush=True)
-    for part, pattern in (("index", "chunks_*.lance/_indices"), ("lance", "")):
-        files = [file for folder in (home / "lance").glob(pattern or ".") for file in folder.rglob("*")]
+    for part, pattern in (("index", "lance/chunks_*.lance/_indices"), ("lance", "lance")):
+        files = [file for folder in home.glob(pattern) for file in folder.rglob("*")]
         told[f"{part}_mb"] = round(sum(file.stat().st_size for file in files if file.is_file()) / 1e6)
     if (home / "made.json").exists():
         told["made"] = json.loads((home / "made.json").read_text())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from aps_rag_pipeline.stores.tables import sql_list
 from query.filters import Filters
-from query.found import key_of
+from query.found import key_of, source_of
 from query.results import Evidence
 
 if TYPE_CHECKING:
@@ -23,18 +23,9 @@ BUDGET_WORDS = 1_800
 MOST_PASSAGES = 12
 #: A passage longer than this is given up to here.
 LONGEST_PASSAGE_WORDS = 900
-_PASSAGE_COLUMNS = [
-    "passage_id",
-    "key",
-    "access",
-    "ordinal",
-    "kind",
-    "title",
-    "locator",
-    "created_at",
-    "text",
-]
-_RECORD_COLUMNS = ["key", "source", "feed", "access", "title", "created_at", "url"]
+#: What a name tells (record, ordinal, kind of source) is not read: each column more takes its time.
+_PASSAGE_COLUMNS = ["passage_id", "access", "kind", "title", "locator", "text"]
+_RECORD_COLUMNS = ["key", "feed", "access", "title", "created_at", "url"]
 
 
 @dataclass(frozen=True)
@@ -105,7 +96,9 @@ class Shelf:
         rows = _rows(self._passages, f"passage_id in ({sql_list(wanted)})", _PASSAGE_COLUMNS, len(wanted))
         seen = [row for row in rows if self._filters.admits(row["access"])]
         found = heads.result()
-        return {row["passage_id"]: _passage(row, found[row["key"]]) for row in seen if row["key"] in found}
+        return {
+            row["passage_id"]: _passage(row, found[key]) for row in seen if (key := key_of(row["passage_id"])) in found
+        }
 
 
 def expand(
@@ -176,13 +169,14 @@ def _rows(table: Table, condition: str, columns: list[str], limit: int) -> list[
 
 
 def _head(row: dict[str, Any]) -> RecordHead:
-    return RecordHead(row["key"], row["source"], row["feed"], row["title"] or "", row["created_at"], row["url"] or "")
+    key = row["key"]
+    return RecordHead(key, source_of(key), row["feed"], row["title"] or "", row["created_at"], row["url"] or "")
 
 
 def _passage(row: dict[str, Any], head: RecordHead) -> Passage:
     return Passage(
         passage_id=row["passage_id"],
-        ordinal=row["ordinal"],
+        ordinal=int(row["passage_id"].rpartition("#")[2]),
         kind=row["kind"] or "prose",
         title=row["title"] or "",
         locator=row["locator"] or "",

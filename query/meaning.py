@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from aps_rag_pipeline.stores.indexing import partitions
@@ -18,6 +18,7 @@ from query.found import Found, source_of
 
 if TYPE_CHECKING:
     import numpy as np
+    import pyarrow as pa
     from lancedb.table import Table
     from numpy.typing import NDArray
 
@@ -47,37 +48,47 @@ class Meaning:
         """
         condition = filters.narrowing()
         query = self._search(vectors, self._probes(filters), limit)
-        return _found(query if condition is None else query.where(condition, prefilter=True), len(vectors))
+        return self._found(query if condition is None else query.where(condition, prefilter=True), len(vectors))
 
     def among(self, vector: NDArray[np.float32], filters: Filters, limit: int, chunk_ids: Sequence[str]) -> list[Found]:
         """The closest of certain chunks."""
         condition = " and ".join(filter(None, (f"chunk_id in ({sql_list(chunk_ids)})", filters.narrowing())))
         query = self._search(vector.reshape(1, -1), 2 * self._partitions, limit).where(condition, prefilter=True)
-        return _found(query, 1)[0]
+        return self._found(query, 1)[0]
 
     def _probes(self, filters: Filters) -> int:
         """How many partitions to search; 0: there is no index."""
         if not self._partitions:
             return 0
-        labels = Filters(groups=filters.groups)
-        wide = filters.narrowing() == (condition := labels.narrowing()) and (
-            condition is None or self._rows(condition) >= _MOST_ROWS * self._size
-        )
+        # Readers and crowded kinds of source are few, so that their rows are counted once.
+        coarse = Filters(groups=filters.groups, without=filters.without).narrowing()
+        wide = filters.narrowing() == coarse and (coarse is None or self._rows(coarse) >= _MOST_ROWS * self._size)
         # Partitions may have been split since they were made.
         return max(_FEWEST, math.ceil(_SHARE * self._partitions)) if wide else 2 * self._partitions
 
+    @cached_property
+    def _names(self) -> tuple[NDArray[np.uint64], pa.Array]:
+        """Row numbers in order, and the chunk of each: a hit's name is known without reading its row."""
+        import numpy as np
+
+        found = self._table.search().with_row_id(True).select(["chunk_id"]).limit(max(self._size, 1)).to_arrow()
+        numbers = found["_rowid"].to_numpy()
+        order = np.argsort(numbers)
+        return numbers[order], found["chunk_id"].combine_chunks().take(order)
+
+    def _found(self, query: Any, vectors: int) -> list[list[Found]]:
+        rows = query.to_arrow()
+        numbers, chunks = self._names
+        names = chunks.take(numbers.searchsorted(rows["_rowid"].to_numpy())).to_pylist()
+        of = rows["query_index"].to_pylist() if vectors > 1 else [0] * rows.num_rows
+        each: list[list[Found]] = [[] for _ in range(vectors)]
+        for place, chunk, distance in zip(of, names, rows["_distance"].to_pylist(), strict=True):
+            each[place].append(Found(chunk, source_of(chunk), 1.0 - distance))
+        return each
+
     def _search(self, vectors: NDArray[np.float32], probes: int, limit: int) -> Any:
         query: Any = self._table.search(vectors if len(vectors) > 1 else vectors[0], vector_column_name="vector")
-        query = query.distance_type("cosine").select(["chunk_id", "_distance"]).limit(limit)
+        query = query.distance_type("cosine").with_row_id(True).select(["_distance"]).limit(limit)
         if not probes:
             return query.bypass_vector_index()
         return query.nprobes(probes).refine_factor(max(1, math.ceil(_COMPARED / limit)))
-
-
-def _found(query: Any, vectors: int) -> list[list[Found]]:
-    rows = query.to_arrow()
-    of = rows["query_index"].to_pylist() if vectors > 1 else [0] * rows.num_rows
-    each: list[list[Found]] = [[] for _ in range(vectors)]
-    for place, chunk, distance in zip(of, rows["chunk_id"].to_pylist(), rows["_distance"].to_pylist(), strict=True):
-        each[place].append(Found(chunk, source_of(chunk), 1.0 - distance))
-    return each

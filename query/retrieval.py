@@ -32,7 +32,7 @@ DEPTH = 100
 #: At most so many of them of one kind of source, unless no other kind has any.
 SOURCE_CAP = 40
 #: So many nearest are asked for at once, so that those of kinds with too many can be left out.
-AHEAD = 200
+AHEAD = 400
 #: Chunks of one record among the hits of the exact channel that are there because of the record's name.
 OWN_CHUNKS = 3
 #: A hit for each identifier counts more than any sum of word scores.

@@ -200,6 +200,18 @@ def test_the_centres_are_found_anew_when_the_table_has_grown(kept: Kept) -> None
     assert kept.index_names() == [f"vector_{2 * ROWS + ROWS // 4}"]
 
 
+def test_an_index_that_a_dead_run_left_beside_its_successor_goes(kept: Kept) -> None:
+    from lancedb.index import IvfSq
+
+    kept.settle()
+    # Larger than the table, so that it counts as the newer one.
+    config = IvfSq(distance_type="cosine", num_partitions=20)
+    kept.tables.table(NAME).create_index("vector", config=config, name=f"vector_{ROWS + 10}")
+    assert len(kept.index_names()) == 2
+    kept.settle()
+    assert kept.index_names() == [f"vector_{ROWS + 10}"]
+
+
 def test_a_small_table_has_no_index_and_is_searched_whole(tmp_path: Path) -> None:
     kept = Kept(tmp_path)
     kept.put(0, vectors(900, 1))

@@ -41,7 +41,7 @@ def bring_up_to_date(table: Any, wanted: Mapping[str, Kind], *, compact: bool) -
         compact: join small pieces of the table although it has no index.
     """
     rows = int(table.count_rows())
-    there = {column: index.name for index in table.list_indices() for column in index.columns}
+    there = {column: index.name for index in _oldest_first(table) for column in index.columns}
     if compact or there:
         passing("lance.optimize.before")
         table.optimize(cleanup_older_than=_NEVER)
@@ -49,7 +49,8 @@ def bring_up_to_date(table: Any, wanted: Mapping[str, Kind], *, compact: bool) -
     for column, kind in wanted.items():
         if kind == "VECTOR":
             if rows >= VECTOR_FROM_ROWS and _worn(table, there.get(column), rows):
-                _build_vectors(table, column, there.get(column), rows)
+                there[column] = _build_vectors(table, column, rows)
+            _drop_others(table, column, there.get(column))
         elif column not in there and rows >= SCALAR_FROM_ROWS:
             _build(table, column, kind)
 
@@ -63,7 +64,7 @@ def _build(table: Any, column: str, kind: Kind) -> None:
     passing("lance.index.after")
 
 
-def _build_vectors(table: Any, column: str, old: str | None, rows: int) -> None:
+def _build_vectors(table: Any, column: str, rows: int) -> str:
     from lancedb.index import IvfSq
 
     config = IvfSq(
@@ -74,11 +75,22 @@ def _build_vectors(table: Any, column: str, old: str | None, rows: int) -> None:
     )
     passing("lance.vectors.before")
     # The name tells among how many rows the centres were found; it is in the table's version, as the index is.
-    table.create_index(column, config=config, name=f"{column}_{rows}")
-    if old is not None and old != f"{column}_{rows}":
-        table.drop_index(old)
+    name = f"{column}_{rows}"
+    table.create_index(column, config=config, name=name)
     passing("lance.vectors.after")
     log.info("the vectors of %d rows were indexed anew", rows)
+    return name
+
+
+def _drop_others(table: Any, column: str, kept: str | None) -> None:
+    """Drop what a newer index has replaced, now or before a run that died in between."""
+    for index in _oldest_first(table):
+        if column in index.columns and index.name != kept:
+            table.drop_index(index.name)
+
+
+def _oldest_first(table: Any) -> list[Any]:
+    return sorted(table.list_indices(), key=lambda index: _among(index.name))
 
 
 def partitions(table: Any, column: str = "vector") -> int:
