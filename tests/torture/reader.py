@@ -35,7 +35,7 @@ def poll_until_stopped(home: Home, folder: Path, *, holds: bool) -> None:
             seen["problems"].append(traceback.format_exc())
         if stopping:
             break
-        time.sleep(0.01)
+        time.sleep(0.05)
     draft = folder / ".seen"
     draft.write_text(json.dumps(seen))
     draft.rename(folder / "seen.json")

@@ -204,7 +204,8 @@ class Twin:
             reached = len(self._contents) + 1
             facility = self.ring.at(reached)
             with clock_at(self.ring.now(reached)), facility.workspace() as workspace:
-                pipeline.sync(workspace)
+                fetched, _, _ = pipeline.sync(workspace)
+            assert not any(report.error for report in fetched), [report.error for report in fetched]
             self._contents.append(content(facility))
         return self._contents[number - 1]
 
