@@ -81,7 +81,7 @@ def apply_spool(workspace: Workspace) -> ApplyReport:
 
 
 class _LookOnly(Exception):
-    """Ends a transaction that was only opened to see what it would do."""
+    """Ends a transaction that was only opened to look."""
 
 
 def would_change(workspace: Workspace, path: Path) -> FeedChanges:
@@ -105,8 +105,7 @@ def _apply_file(workspace: Workspace, path: Path, numbers: ChangesetNumber) -> F
     if header.feed not in {feed.name for feed in settings.feeds}:
         return changes  # taken out of the configuration since it was fetched
     before = catalog.value("select sequence from feeds where feed = ?", (header.feed,)) or 0
-    if before == header.sequence:
-        # A run died between this file's commit and its end.
+    if before == header.sequence:  # a run died between this file's commit and its end
         _remember(workspace, header, header.fingerprint)
         return changes
     if before != header.base:
@@ -121,14 +120,10 @@ def _apply_file(workspace: Workspace, path: Path, numbers: ChangesetNumber) -> F
         connection.execute(
             "insert or replace into feeds values (?, ?, ?, ?, ?, ?)",
             (
-                header.feed,
-                header.source,
-                pack_json(batch.cursor),
-                header.config,
-                header.sequence,
+                header.feed, header.source, pack_json(batch.cursor), header.config, header.sequence,
                 json.dumps(list(settings.feed(header.feed).access)),
             ),
-        )
+        )  # fmt: skip
         passing("apply.commit.before")
     passing("apply.commit.after")
     _remember(workspace, header, batch.fingerprint)
