@@ -109,8 +109,7 @@ def _apply_file(workspace: Workspace, path: Path, numbers: ChangesetNumber) -> F
         _remember(workspace, header, header.fingerprint)
         return changes
     if before != header.base:
-        # Another fetch has been applied since this one began, so its cursor knows nothing of what that one saw.
-        # The next sync fetches again from there.
+        # Another fetch has been applied since: this cursor knows nothing of it. The next sync fetches from there.
         return changes
     with numbers.kept_on_success(), catalog.transaction() as connection:
         batch = _Batch(catalog, settings, header, changes, numbers)
@@ -392,8 +391,8 @@ class _Batch:
 
 
 def _remember(workspace: Workspace, header: spool.Header, fingerprint: str | None) -> None:
-    catalog = workspace.catalog
     note_held(workspace, header.source, header.feed)
+    catalog = workspace.catalog
     found = state.read_feed(workspace.home, header.source, header.feed)
     found.succeeded_at, found.fingerprint, found.config = header.started_at, fingerprint, header.config
     found.failures = int(catalog.value("select count(*) from dead_letters where feed = ?", (header.feed,)) or 0)
