@@ -26,8 +26,8 @@ VECTOR_FROM_ROWS = 30_000
 PARTITION_ROWS = 400
 #: The centres are found anew when there are so many times the rows that they were found among.
 _GROWN = 1.5
-#: Each release may leave a piece of the vector index; so many are searched one after another before they are joined.
-_MOST_PIECES = 8
+#: Each release may leave a piece of the vector index, and four make a search take half as long again.
+_MOST_PIECES = 4
 #: Rounds and vectors a partition that finding the centres takes: more make it slower and no better.
 _ROUNDS, _SAMPLE = 20, 64
 #: Compaction leaves old versions alone: the collector drops them when no release needs them.
