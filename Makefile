@@ -37,7 +37,8 @@ test: $(STAMP)  ## the tests, in minutes
 test-all: $(STAMP)  ## the tests with the long ones
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-torture: $(STAMP)  ## ten thousand random histories of live services under faults, an hour or so
+torture: $(STAMP)  ## kills at every place and at random, ten thousand histories of live services: some hours
+	APS_RAG_KILLS=$(or $(KILLS),200) $(BIN)/python -m pytest -n 2 --dist worksteal tests/test_torture.py tests/torture
 	APS_RAG_HISTORIES=$(or $(HISTORIES),10000) $(BIN)/python -m pytest -n 2 --dist worksteal tests/test_live_histories.py
 
 bench: $(STAMP)  ## speed and memory at 3,000 and 15,000 records, half an hour; goes on where it was broken off
@@ -67,5 +68,5 @@ lock:  ## renew constraints.txt from the ranges of pyproject.toml
 
 clean:  ## remove the environment, the demo facility and caches
 	-$(RUN) graph down -c $(DEMO)/facility.yaml 2>/dev/null
-	rm -rf $(VENV) .lock-venv $(DEMO) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .lock-venv $(DEMO) benchmarks/.venvs benchmarks/.runs .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

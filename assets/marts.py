@@ -49,10 +49,10 @@ def _model_asset(model: SqlModel) -> dg.AssetsDefinition:
 
 def _data_test(test: SqlModel, tested: str) -> dg.AssetChecksDefinition:
     @dg.asset_check(asset=_key(tested), name=test.name, description=test.description)
-    def check(facility: Facility) -> dg.AssetCheckResult:
+    def check(context: dg.AssetCheckExecutionContext, facility: Facility) -> dg.AssetCheckResult:
         from aps_rag_pipeline.sync.marts import failing_rows
 
-        rows = failing_rows(facility.workspace, test)
+        rows = failing_rows(facility.writing(f"check of run {context.run.run_id}"), test)
         return dg.AssetCheckResult(
             passed=not rows,
             severity=dg.AssetCheckSeverity.WARN,

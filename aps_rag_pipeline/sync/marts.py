@@ -17,7 +17,7 @@ from aps_rag_pipeline.stores.vectors import LanceTables
 from aps_rag_pipeline.sync.names import MARTS
 from aps_rag_pipeline.sync.workspace import StageReport, Workspace
 
-#: The layers that are written; the models of the third, `tests`, are only run.
+#: The layers that are built for readers; of the third, `tests`, the rows that were found are kept.
 LAYERS = ("staging", "marts")
 
 #: Gives a released table by name.
@@ -86,11 +86,11 @@ def build_marts(workspace: Workspace) -> StageReport:
 
 
 def failing_rows(workspace: Workspace, test: SqlModel, limit: int = 20) -> list[dict[str, Any]]:
-    """Rows that a data test objects to; none when it passes."""
-    with _database(test, read_working(workspace), workspace.home.marts) as connection:
-        cursor = connection.execute(f"select * from ({test.sql}) limit {limit}")
-        names = [column[0] for column in cursor.description]
-        return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    """Rows that a data test objects to; none when it passes. It is run once for a changeset, as the models are."""
+    import pyarrow.parquet as pq
+
+    build_mart(workspace, test)
+    return pq.ParquetFile(mart_path(workspace, test.name)).read().slice(0, limit).to_pylist()
 
 
 def _database(model: SqlModel, read: Read, below: Path) -> Any:
