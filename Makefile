@@ -9,7 +9,7 @@ RUN    := $(BIN)/aps-rag
 export DAGSTER_DISABLE_TELEMETRY = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo ui test test-all torture bench bench-peers bench-full lint format lock clean
+.PHONY: help install demo ui test test-all torture bench bench-peers bench-full bench-search lint format lock clean
 
 help:  ## what there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -49,6 +49,10 @@ bench-peers: $(STAMP)  ## the same with two other systems beside it, an hour
 
 bench-full: $(STAMP)  ## 150,000 records as well, some hours
 	$(BIN)/python -m benchmarks.run --sizes 3000,15000,150000
+
+bench-search: $(STAMP)  ## search at 200,000 chunks made from the demo, half an hour
+	$(BIN)/python -m benchmarks.large_home $(DEMO)/home benchmarks/.runs/large
+	$(BIN)/python -m benchmarks.search_latency benchmarks/.runs/large $(DEMO)/truth.json
 
 lint: $(STAMP)  ## style and types
 	$(BIN)/ruff check .
