@@ -1,11 +1,10 @@
-"""Reading pictures: what is read right, what is refused, and what a picture that hangs or crashes may cost."""
+"""Reading pictures: what is read right, and what is refused."""
 
 from __future__ import annotations
 
 import os
 import re
 import struct
-import threading
 import zlib
 from collections.abc import Callable, Iterator
 from io import BytesIO
@@ -17,17 +16,13 @@ from PIL import Image, ImageDraw, ImageFont
 
 from aps_rag_pipeline.content import ocr
 from aps_rag_pipeline.content.ocr import (
-    OcrFailure,
-    OcrJob,
     OcrResult,
     engine,
-    pool,
     read_image,
     read_pdf_page,
-    recognise,
 )
 from aps_rag_pipeline.content.ocr.reading import read_pdf
-from aps_rag_pipeline.content.ocr.repair import KnownNames, shape, spaced
+from aps_rag_pipeline.content.ocr.repair import shape
 from aps_rag_pipeline.demo import plan
 from aps_rag_pipeline.demo.writers import screens
 from aps_rag_pipeline.settings import Limits
@@ -179,78 +174,6 @@ def boxes() -> Image.Image:
     return image
 
 
-ALL = frozenset({"staff"})
-SEEN_NAMES = KnownNames(
-    (name, ALL)
-    for name in (
-        "S14B:P3:SumAI",
-        "S35:KICKER:HVPS:VoltageM",
-        "S7B:Q2:DacAI",
-        "CRYO:O2:CP1:OilTempM",
-        "LTS:H1:CurrentAO",
-        "BpassPs:01:faultBi",
-        "S-DCCT:CurrentM",
-        "L1:RG2:KIK",
-        "LI:RG2:KIK",
-        "klystron",
-    )
-)
-
-
-@pytest.mark.parametrize(
-    ("seen", "meant"),
-    [
-        ("$14B:P3:SumAI", "S14B:P3:SumAI"),
-        ("S$35:KICKER:HVPS:VoltageM", "S35:KICKER:HVPS:VoltageM"),
-        ("S7B:Q2:DacAl,", "S7B:Q2:DacAI"),
-        ("(CRYO:02:CP1:0ilTempM)", "CRYO:O2:CP1:OilTempM"),
-        ("LTS:H1:CurrentA0", "LTS:H1:CurrentAO"),
-        ("BpassPs;01:faultBi", "BpassPs:01:faultBi"),
-        ("S35:KICKER:‘HVPS:VoltageM", "S35:KICKER:HVPS:VoltageM"),
-        ("S-DCCT:CurrentM", None),  # as it is
-        ("S-DCCT:CurrentN", None),  # no sign that looks like another
-        ("S-DCCT:VoltageM", None),
-        ("l1:RG2:KIK", None),  # two names look like it
-        ("$36:KICKER:HVPS:VoltageM", None),  # not known: nothing is made up
-        ("k1ystron", "klystron"),
-        ("$35", None),
-    ],
-)
-def test_misread_identifiers_are_settled_by_known_names_alone(seen: str, meant: str | None) -> None:
-    assert SEEN_NAMES.meant(seen, ALL) == meant
-
-
-def test_the_text_stays_and_what_it_was_taken_for_is_said() -> None:
-    said = SEEN_NAMES.notes("trip of LTS:H1:CurrentA0 and $14B:P3:SumAI, LTS:H1:CurrentA0 again", ALL)
-    assert said == ["LTS:H1:CurrentAO (for LTS:H1:CurrentA0)", "S14B:P3:SumAI (for $14B:P3:SumAI)"]
-
-
-def test_a_name_is_told_only_to_those_who_may_see_it() -> None:
-    hidden = KnownNames([("LTS:H1:CurrentAO", frozenset({"operations"}))])
-    assert hidden.meant("LTS:H1:CurrentA0", ["operations"]) == "LTS:H1:CurrentAO"
-    assert hidden.meant("LTS:H1:CurrentA0", ["operations", "staff"]) is None
-
-
-def test_each_real_name_is_left_as_it_is(shared: Path) -> None:
-    text = (shared / "epics/aps_pv_list.csv").read_text(encoding="utf-8")
-    names = {name for name in re.split(r"[,\n]", text) if ":" in name}
-    known = KnownNames((name, ALL) for name in names)
-    assert [name for name in names if known.meant(name, ALL)] == []
-    garbled = [name.replace("S", "$", 1) for name in names if "S" in name]
-    right = sum(
-        known.meant(word, ALL) == name for word, name in zip(garbled, (n for n in names if "S" in n), strict=True)
-    )
-    assert right / len(garbled) > 0.9
-
-
-@pytest.mark.parametrize(
-    ("seen", "meant"),
-    [("61.14A", "61.14 A"), ("-12.5kV", "-12.5 kV"), ("12:30", "12:30"), ("MetAl", "MetAl"), ("1.5x", "1.5x")],
-)
-def test_a_unit_stands_apart_from_its_number(seen: str, meant: str) -> None:
-    assert spaced(seen) == meant
-
-
 def test_letters_of_a_long_picture_keep_their_size() -> None:
     """A page that was scrolled through, longer than Tesseract takes at once: every row is read, in order."""
     image = Image.new("RGB", (260, 35_000), (30, 34, 44))
@@ -387,95 +310,6 @@ def test_a_page_of_a_pdf_is_read_from_its_picture() -> None:
 def test_a_broken_pdf_is_refused(data: bytes) -> None:
     with pytest.raises(UnreadableError, match="cannot be opened"):
         read_pdf_page(data, 1)
-
-
-# -- many
-
-
-def job(folder: Path, name: str, data: bytes, **values: object) -> OcrJob:
-    path = folder / name
-    path.write_bytes(data)
-    return OcrJob(name, path, **values)
-
-
-def test_many_pictures_are_read_and_each_failure_stands_alone(tmp_path: Path) -> None:
-    jobs = [
-        job(tmp_path, "screen", saved(screen()), media_type="image/png"),
-        job(tmp_path, "ünï cödé,\n", saved(screen(("beam dumped",)))),
-        job(tmp_path, "cut", saved(screen())[:500]),
-        job(
-            tmp_path,
-            "scan",
-            saved(screen(ground="white", ink="black"), "PDF", resolution=200),
-            media_type="application/pdf",
-            page=1,
-        ),
-        OcrJob("gone", tmp_path / "gone"),
-    ]
-    found = {each.sha256: result for each, result in recognise(iter(jobs), LIMITS, workers=2)}
-    assert set(found) == {each.sha256 for each in jobs}
-    assert isinstance(found["screen"], OcrResult)
-    assert names(found["screen"]) == NAMES
-    assert found["ünï cödé,\n"].text == "beam dumped"
-    assert names(found["scan"]) == NAMES
-    assert isinstance(found["cut"], OcrFailure)
-    assert "broken" in found["cut"].reason
-    assert found["cut"].permanent
-    assert "No such file" in found["gone"].reason
-    assert not found["gone"].permanent
-
-
-def test_a_picture_that_hangs_costs_one_failure(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "hangs")  # reading it waits for a writer that never comes
-    jobs = [OcrJob("hangs", tmp_path / "hangs"), job(tmp_path, "next", saved(screen(("beam dumped",))))]
-    found = {each.sha256: result for each, result in recognise(jobs, LIMITS, workers=1, timeout=4)}
-    assert "no sign of life for 4 s" in found["hangs"].reason
-    assert not found["hangs"].permanent
-    assert found["next"].text == "beam dumped"
-
-
-def test_a_reader_that_crashes_costs_one_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    os.mkfifo(tmp_path / "crash")
-    started: list[int] = []
-    popen = pool.subprocess.Popen
-
-    def spy(*arguments: object, **options: object) -> object:
-        process = popen(*arguments, **options)
-        started.append(process.pid)
-        return process
-
-    monkeypatch.setattr(pool.subprocess, "Popen", spy)
-    jobs = [OcrJob("crash", tmp_path / "crash"), job(tmp_path, "next", saved(screen(("beam dumped",))))]
-
-    def crash() -> None:
-        # The writer's end opens as soon as the reader has opened its own: then it is in the middle of this picture.
-        with open(tmp_path / "crash", "wb"):
-            os.kill(started[0], 9)
-
-    killer = threading.Thread(target=crash)
-    killer.start()
-    found = {each.sha256: result for each, result in recognise(jobs, LIMITS, workers=1)}
-    killer.join()
-    assert "ended its process (code -9)" in found["crash"].reason
-    assert found["next"].text == "beam dumped"
-    assert len(started) == 2
-    for pid in started:
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
-
-
-def test_items_are_taken_as_needed_and_readers_end_with_the_iterator(tmp_path: Path) -> None:
-    taken: list[int] = []
-
-    def jobs() -> Iterator[OcrJob]:
-        for number in range(1000):
-            taken.append(number)
-            yield OcrJob(str(number), tmp_path / "gone")
-
-    results = recognise(jobs(), LIMITS, workers=1)
-    next(results)
-    results.close()
-    assert len(taken) <= 4
 
 
 # -- real pictures

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from io import BytesIO
 from pathlib import Path
@@ -12,7 +13,7 @@ from PIL import Image
 
 from aps_rag_pipeline.content import ocr
 from aps_rag_pipeline.content.ocr import OcrFailure, OcrJob, OcrResult
-from aps_rag_pipeline.content.ocr.repair import KnownNames
+from aps_rag_pipeline.content.ocr.repair import KnownNames, spaced
 from aps_rag_pipeline.sync.text import known_names
 from tests.small_facility import Facility
 
@@ -100,3 +101,75 @@ def test_names_are_those_of_the_corpus_with_their_readers(facility: Facility) ->
     assert names.meant("LTS:H1:CurrentA0", json.loads(row["access"])) == "LTS:H1:CurrentAO"
     assert names.meant("LTS:H1:CurrentA0", ["nobody knows"]) is None
     assert names.meant("LTS;H1", json.loads(row["access"])) == "LTS:H1", "the device of the variable is known too"
+
+
+ALL = frozenset({"staff"})
+SEEN_NAMES = KnownNames(
+    (name, ALL)
+    for name in (
+        "S14B:P3:SumAI",
+        "S35:KICKER:HVPS:VoltageM",
+        "S7B:Q2:DacAI",
+        "CRYO:O2:CP1:OilTempM",
+        "LTS:H1:CurrentAO",
+        "BpassPs:01:faultBi",
+        "S-DCCT:CurrentM",
+        "L1:RG2:KIK",
+        "LI:RG2:KIK",
+        "klystron",
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("seen", "meant"),
+    [
+        ("$14B:P3:SumAI", "S14B:P3:SumAI"),
+        ("S$35:KICKER:HVPS:VoltageM", "S35:KICKER:HVPS:VoltageM"),
+        ("S7B:Q2:DacAl,", "S7B:Q2:DacAI"),
+        ("(CRYO:02:CP1:0ilTempM)", "CRYO:O2:CP1:OilTempM"),
+        ("LTS:H1:CurrentA0", "LTS:H1:CurrentAO"),
+        ("BpassPs;01:faultBi", "BpassPs:01:faultBi"),
+        ("S35:KICKER:‘HVPS:VoltageM", "S35:KICKER:HVPS:VoltageM"),
+        ("S-DCCT:CurrentM", None),  # as it is
+        ("S-DCCT:CurrentN", None),  # no sign that looks like another
+        ("S-DCCT:VoltageM", None),
+        ("l1:RG2:KIK", None),  # two names look like it
+        ("$36:KICKER:HVPS:VoltageM", None),  # not known: nothing is made up
+        ("k1ystron", "klystron"),
+        ("$35", None),
+    ],
+)
+def test_misread_identifiers_are_settled_by_known_names_alone(seen: str, meant: str | None) -> None:
+    assert SEEN_NAMES.meant(seen, ALL) == meant
+
+
+def test_the_text_stays_and_what_it_was_taken_for_is_said() -> None:
+    said = SEEN_NAMES.notes("trip of LTS:H1:CurrentA0 and $14B:P3:SumAI, LTS:H1:CurrentA0 again", ALL)
+    assert said == ["LTS:H1:CurrentAO (for LTS:H1:CurrentA0)", "S14B:P3:SumAI (for $14B:P3:SumAI)"]
+
+
+def test_a_name_is_told_only_to_those_who_may_see_it() -> None:
+    hidden = KnownNames([("LTS:H1:CurrentAO", frozenset({"operations"}))])
+    assert hidden.meant("LTS:H1:CurrentA0", ["operations"]) == "LTS:H1:CurrentAO"
+    assert hidden.meant("LTS:H1:CurrentA0", ["operations", "staff"]) is None
+
+
+def test_each_real_name_is_left_as_it_is(shared: Path) -> None:
+    text = (shared / "epics/aps_pv_list.csv").read_text(encoding="utf-8")
+    names = {name for name in re.split(r"[,\n]", text) if ":" in name}
+    known = KnownNames((name, ALL) for name in names)
+    assert [name for name in names if known.meant(name, ALL)] == []
+    garbled = [name.replace("S", "$", 1) for name in names if "S" in name]
+    right = sum(
+        known.meant(word, ALL) == name for word, name in zip(garbled, (n for n in names if "S" in n), strict=True)
+    )
+    assert right / len(garbled) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("seen", "meant"),
+    [("61.14A", "61.14 A"), ("-12.5kV", "-12.5 kV"), ("12:30", "12:30"), ("MetAl", "MetAl"), ("1.5x", "1.5x")],
+)
+def test_a_unit_stands_apart_from_its_number(seen: str, meant: str) -> None:
+    assert spaced(seen) == meant

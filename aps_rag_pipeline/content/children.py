@@ -32,6 +32,9 @@ _MAX_FRAME = 1 << 31
 _KEPT = ("PATH", "HOME", "LANG", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "TZ")
 _KEPT_PREFIXES = ("LC_", "TESS", "OMP_", "OPENBLAS_", "COVERAGE_")
 
+#: Signals by which others end a process; a parser that crashes ends by another.
+_FROM_OUTSIDE = (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM), getattr(signal, "SIGHUP", signal.SIGTERM))
+
 #: What ended a watched child: its time, or its memory.
 Strike = Literal["", "time", "memory"]
 
@@ -70,6 +73,7 @@ class Child:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._to, self._from = self._process.stdin, self._process.stdout
+        self._seen = psutil.Process(self._process.pid)
         with Watch(self, _START_S):
             ready = read_frame(self._from)
         if ready is None:
@@ -85,7 +89,7 @@ class Child:
     def memory(self) -> int:
         """Bytes of memory that it holds at present; none once it has ended."""
         try:
-            return int(psutil.Process(self._process.pid).memory_info().rss)
+            return int(self._seen.memory_info().rss)
         except psutil.Error:
             return 0
 
@@ -173,6 +177,13 @@ class Watch:
     def _strike(self, why: Strike) -> None:
         self.struck = why
         self._child.kill()
+
+
+def ending(code: int) -> tuple[str, bool]:
+    """In words how a child ended that was not ended here, and whether others on this machine did it."""
+    if -code in _FROM_OUTSIDE:
+        return f"was ended from outside ({signal.Signals(-code).name})", True
+    return f"crashed ({signal.Signals(-code).name if -code in signal.valid_signals() else f'code {code}'})", False
 
 
 def own_streams() -> tuple[IO[bytes], IO[bytes]]:

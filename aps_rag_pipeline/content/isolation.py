@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import os
 import pickle
-import signal
 import threading
 from collections.abc import Callable
 from datetime import UTC, tzinfo
@@ -18,7 +17,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from aps_rag_pipeline.content.assembly import Partition
-from aps_rag_pipeline.content.children import Child, ChildError, Strike, Watch
+from aps_rag_pipeline.content.children import Child, ChildError, Strike, Watch, ending
 from aps_rag_pipeline.content.kinds import NoDocumentError
 from aps_rag_pipeline.content.marked import MarkedPage
 from aps_rag_pipeline.content.pages import FindPicture
@@ -32,8 +31,6 @@ T = TypeVar("T")
 WORKER = "aps_rag_pipeline.content.parse_worker"
 #: First byte of a child's frame: bytes of an attachment, an address to find a picture by, the result, or a `Refusal`.
 BLOB, PICTURE, RESULT, REFUSAL = b"b", b"p", b"r", b"x"
-#: Signals by which others end a process; a parser that crashes ends by another.
-_FROM_OUTSIDE = (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM), getattr(signal, "SIGHUP", signal.SIGTERM))
 #: A child that keeps more than this share of what it may take has no room for the next file.
 _KEEPING = 0.5
 _SAVE_AGAIN = "open it in its own program and save it again"
@@ -169,13 +166,10 @@ def _ended(struck: Strike, code: int, limits: Limits) -> UnreadableError:
             f"its parser asked for more than limits.parse_memory_mb ({limits.parse_memory_mb:g} MB) and was stopped",
             remedy=_SPLIT,
         )
-    if -code in _FROM_OUTSIDE:
-        name = signal.Signals(-code).name
-        return UnreadableError(
-            f"its parser was ended from outside ({name})", remedy="look for memory on this machine", permanent=False
-        )
-    how = signal.Signals(-code).name if -code in signal.valid_signals() else f"code {code}"
-    return UnreadableError(f"its parser crashed ({how})", remedy=_SAVE_AGAIN)
+    how, from_outside = ending(code)
+    if from_outside:
+        return UnreadableError(f"its parser {how}", remedy="look for memory on this machine", permanent=False)
+    return UnreadableError(f"its parser {how}", remedy=_SAVE_AGAIN)
 
 
 class _Children:

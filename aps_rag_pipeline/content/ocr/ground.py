@@ -26,7 +26,7 @@ _STROKE = 10
 _BLOCK = 4
 _SAMPLE = 400_000
 #: Pixels that are worked on at once, and rows that a band sees beyond its own.
-_AT_ONCE = 6_000_000
+_AT_ONCE = 3_000_000
 _MARGIN = 40
 _INK = 110
 #: How far from its middle a dot is looked at.

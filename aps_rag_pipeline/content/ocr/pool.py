@@ -1,12 +1,9 @@
-"""Many pictures at once, in processes that can be killed: one that hangs or crashes its reader costs one failure."""
+"""Many pictures at once, in processes that can be killed: one that hangs, grows or crashes costs one failure."""
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import subprocess
-import sys
+import pickle
 import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -15,12 +12,17 @@ from queue import SimpleQueue
 
 import msgspec
 
-from aps_rag_pipeline.content.children import child_environment
+from aps_rag_pipeline.content.children import Child, ChildError, Strike, Watch, ending
 from aps_rag_pipeline.content.ocr.reading import OcrResult
 from aps_rag_pipeline.settings import Limits
 
+WORKER = "aps_rag_pipeline.content.ocr.worker"
+#: First byte of a reader's last frame; an empty frame is a sign of life.
+RESULT, FAILURE = b"r", b"x"
 #: What a reader may take besides Tesseract's own time: starting, decoding, preparing.
 _SLACK_S = 30.0
+#: Bytes that a reader may hold, Tesseract's own not counted: 120 million pixels once, and what is made of a piece.
+_MEMORY = 1_000_000_000
 
 
 class OcrJob(msgspec.Struct, frozen=True):
@@ -39,6 +41,10 @@ class OcrFailure(msgspec.Struct, frozen=True):
     reason: str
     remedy: str = ""
     permanent: bool = True
+
+
+_decode_result = msgspec.msgpack.Decoder(OcrResult).decode
+_decode_failure = msgspec.msgpack.Decoder(OcrFailure).decode
 
 
 def recognise(
@@ -83,130 +89,69 @@ def recognise(
 
 
 class _Reader:
-    """A child process that reads one picture after another, started when it is first needed and again after its end."""
+    """A child that reads one picture after another, started when it is first needed and again after its end."""
 
     def __init__(self, limits: Limits, silence: float) -> None:
         self._limits = limits
         self._silence = silence
-        self._process: subprocess.Popen[str] | None = None
+        self._child: Child | None = None
         self._lock = threading.Lock()
         self._closed = False
 
     def read(self, job: OcrJob) -> OcrResult | OcrFailure:
         try:
-            process = self._started()
-        except OSError as error:
-            return OcrFailure(f"no reader could be started: {error}", permanent=False)
-        watch = _Watch(process, self._silence)
+            child = self._started()
+        except ChildError as error:
+            return OcrFailure(str(error), "look for room on this machine", permanent=False)
+        watch = Watch(child, self._silence, _MEMORY)
+        whole = False
         try:
-            assert process.stdin is not None
-            process.stdin.write(msgspec.json.encode(job, enc_hook=str).decode() + "\n")
-            process.stdin.flush()
-            answer = self._answer(process, watch)
-        except (OSError, ValueError):  # the pipe broke, or was closed
-            answer = None
+            with watch:
+                child.send(pickle.dumps(job))
+                while not (frame := child.receive()):
+                    watch.feed()
+            answer = _decode_result(frame[1:]) if frame[:1] == RESULT else _decode_failure(frame[1:])
+            whole = not watch.struck
+        except ChildError:
+            return self._failure(watch.struck, child.end())
+        except msgspec.MsgspecError as error:
+            return OcrFailure(f"reading the picture was answered with nonsense: {error}", "export it anew")
         finally:
-            watch.stop()
-        if answer is None:
-            self._end(process)
-            return self._failure(process, watch)
+            if not whole:
+                child.end()
+                self._child = None
         return answer
 
     def close(self) -> None:
+        """End the child; a picture that is being read fails."""
         with self._lock:
             self._closed = True
-            process = self._process
-        if process is not None:
-            self._end(process)
+            if self._child is not None:
+                self._child.end()
 
-    def _answer(self, process: subprocess.Popen[str], watch: _Watch) -> OcrResult | OcrFailure | None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            watch.feed()
-            if line.startswith("{"):
-                found = json.loads(line)
-                return msgspec.convert(found, OcrFailure) if "reason" in found else msgspec.convert(found, OcrResult)
-        return None
-
-    def _started(self) -> subprocess.Popen[str]:
+    def _started(self) -> Child:
+        if self._child is not None and self._child.running:
+            return self._child
+        child = Child(WORKER, self._limits.model_dump_json(), environment={"OMP_THREAD_LIMIT": "1"})
         with self._lock:
+            self._child = child
             if self._closed:
-                raise OSError("the readers were closed")
-            if self._process is None or self._process.poll() is not None:
-                # A file of our own, not multiprocessing: nothing of the caller's main module is imported again.
-                self._process = subprocess.Popen(
-                    [
-                        sys.executable,
-                        "-X",
-                        "utf8",
-                        "-m",
-                        "aps_rag_pipeline.content.ocr.worker",
-                        self._limits.model_dump_json(),
-                    ],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
-                    text=True,
-                    encoding="utf-8",
-                    env=child_environment(OMP_THREAD_LIMIT="1", PYTHONUTF8="1"),
-                    start_new_session=True,  # so that its Tesseract dies with it
-                )
-            return self._process
+                child.end()
+                raise ChildError("the readers were closed")
+        return child
 
-    def _failure(self, process: subprocess.Popen[str], watch: _Watch) -> OcrFailure:
-        if watch.struck:
+    def _failure(self, struck: Strike, code: int) -> OcrFailure:
+        if struck == "time":
             return OcrFailure(
                 f"reading the picture gave no sign of life for {self._silence:g} s and was stopped",
                 "raise limits.ocr_timeout_s in facility.yaml, or make the picture smaller",
                 permanent=False,
             )
-        return OcrFailure(f"reading the picture ended its process (code {process.returncode})", "export it anew")
-
-    @staticmethod
-    def _end(process: subprocess.Popen[str]) -> None:
-        kill(process)
-        process.wait()
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                try:
-                    stream.close()
-                except OSError:
-                    continue  # what was still to be written has nobody to read it
-
-
-class _Watch:
-    """Kills a process that is silent for too long."""
-
-    def __init__(self, process: subprocess.Popen[str], silence: float) -> None:
-        self.struck = False
-        self._process = process
-        self._silence = silence
-        self._timer = self._start()
-
-    def feed(self) -> None:
-        self._timer.cancel()
-        self._timer = self._start()
-
-    def stop(self) -> None:
-        self._timer.cancel()
-
-    def _start(self) -> threading.Timer:
-        timer = threading.Timer(self._silence, self._strike)
-        timer.daemon = True
-        timer.start()
-        return timer
-
-    def _strike(self) -> None:
-        self.struck = True
-        kill(self._process)
-
-
-def kill(process: subprocess.Popen[str]) -> None:
-    """End a process that leads its own group, and the group with it."""
-    try:
-        if hasattr(os, "killpg"):
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()
-    except (ProcessLookupError, PermissionError):
-        return  # it has ended by itself
+        if struck == "memory":
+            return OcrFailure(
+                f"reading the picture took more than {_MEMORY / 1e6:g} MB and was stopped", "make the picture smaller"
+            )
+        how, from_outside = ending(code)
+        if from_outside:
+            return OcrFailure(f"reading the picture {how}", "look for memory on this machine", permanent=False)
+        return OcrFailure(f"reading the picture {how}", "export it anew")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import re
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import groupby
+from itertools import count, groupby
 from typing import Any
 
 import msgspec
@@ -16,6 +16,7 @@ from PIL.Image import Resampling
 
 from aps_rag_pipeline.content.ocr import engine, ground, merging, pictures
 from aps_rag_pipeline.content.ocr.engine import OCR_VERSION, Word
+from aps_rag_pipeline.content.ocr.frames import Frame
 from aps_rag_pipeline.content.ocr.repair import spaced
 from aps_rag_pipeline.settings import Limits
 from aps_rag_pipeline.sources.base import UnreadableError
@@ -43,6 +44,7 @@ _NUMBER = re.compile(r"(?:[+-]?\d[\d.,]*%?|\d+([:/\-])\d+(?:\1\d+)?)[:;.,]?")
 _HELPLESS = 4
 _IDENTIFIER = re.compile(r"(?=.*[A-Za-z])[\w.#/\-]+(?:[:;][\w.#/\-]+)+")
 _PDF_DPI = 300
+_SMALLER = "make the picture smaller"
 #: Drawings without pixels.
 _DRAWINGS = frozenset({"image/svg+xml", "image/emf", "image/x-emf", "image/wmf", "image/x-wmf"})
 _TEXT_LAYER = 20
@@ -84,7 +86,7 @@ def read_pdf_page(data: bytes, page: int, language: str = "eng", limits: Limits 
     limits = limits or Limits()
     engine.demand(language)
     with _Pdf(data) as pdf:
-        return _joined(_frames(iter([pdf.picture(page, limits)]), language, limits.ocr_timeout_s, None, page=True))
+        return _joined(_frames([pdf.picture(page, limits)], language, limits.ocr_timeout_s, None, page=True))
 
 
 def read_pdf(data: bytes, language: str = "eng", limits: Limits | None = None, beat: Beat | None = None) -> OcrResult:
@@ -107,9 +109,7 @@ def read_pdf(data: bytes, language: str = "eng", limits: Limits | None = None, b
                     if beat is not None:
                         beat()
                 else:
-                    yield from _frames(
-                        iter([pdf.picture(page, limits)]), language, limits.ocr_timeout_s, beat, page=True
-                    )
+                    yield from _frames([pdf.picture(page, limits)], language, limits.ocr_timeout_s, beat, page=True)
 
         return _joined(results())
 
@@ -136,15 +136,15 @@ class _Pdf:
     def text(self, page: int) -> str:
         return str(self._page(page).get_textpage().get_text_bounded()).replace("\r\n", "\n").strip()
 
-    def picture(self, page: int, limits: Limits) -> Image.Image:
-        """The page as RGB at 300 dots an inch, or fewer where it would be larger than is needed."""
+    def picture(self, page: int, limits: Limits) -> Frame:
+        """The page at 300 dots an inch, or fewer where it would be larger than is needed."""
         found = self._page(page)
         width, height = found.get_size()
         if not (0 < width < 1e6 and 0 < height < 1e6):
             raise UnreadableError(f"page {page} has no usable size ({width:g} x {height:g} points)")
         most = min(pictures.MAX_READ_PIXELS, limits.max_pixels)
         scale = min(_PDF_DPI / 72, (most / (width * height)) ** 0.5)
-        return pictures.opaque(found.render(scale=scale).to_pil())
+        return Frame(found.render(scale=scale).to_pil())
 
     def _page(self, page: int) -> Any:
         import pypdfium2
@@ -158,10 +158,14 @@ class _Pdf:
 
 
 def _frames(
-    images: Iterator[Image.Image], language: str, timeout: float, beat: Beat | None, page: bool = False
+    frames: Iterable[Frame], language: str, timeout: float, beat: Beat | None, page: bool = False
 ) -> Iterator[OcrResult]:
-    for image in images:
-        yield _read(pictures.framed(pictures.shrunk(image)), language, timeout, beat or (lambda: None), page=page)
+    for frame in frames:
+        try:
+            result = _read(frame, language, timeout, beat or (lambda: None), page=page or frame.is_page)
+        except MemoryError as error:
+            raise UnreadableError("reading the picture needs more memory than it may take", remedy=_SMALLER) from error
+        yield result
 
 
 def _joined(results: Iterator[OcrResult]) -> OcrResult:
@@ -172,9 +176,9 @@ def _joined(results: Iterator[OcrResult]) -> OcrResult:
         dropped += result.dropped
         if result.text and result.text not in [other.text for other in kept]:
             kept.append(result)
-    count = sum(result.words for result in kept)
-    confidence = sum(result.confidence * result.words for result in kept) / count if count else 0.0
-    return OcrResult("\n\n".join(result.text for result in kept), round(confidence, 1), count, _engine(), dropped)
+    words = sum(result.words for result in kept)
+    confidence = sum(result.confidence * result.words for result in kept) / words if words else 0.0
+    return OcrResult("\n\n".join(result.text for result in kept), round(confidence, 1), words, _engine(), dropped)
 
 
 def _engine() -> str:
@@ -184,27 +188,33 @@ def _engine() -> str:
 # -- one frame
 
 
-def _read(image: Image.Image, language: str, timeout: float, beat: Beat, page: bool) -> OcrResult:
-    if pictures.is_blank(image):
-        return OcrResult("", 0.0, 0, _engine())
-    page = page or _is_page(image)
+def _read(frame: Frame, language: str, timeout: float, beat: Beat, page: bool) -> OcrResult:
     see = partial(engine.words, language=language, layout=_LAYOUT, timeout=timeout)
     kept: list[Word] = []
     sure: list[Word] = []
     dropped = 0
-    for number, (left, top, piece) in enumerate(pictures.pieces(image)):
-        if pictures.is_blank(piece):
-            continue
-        found, kept_here = _of_page(piece, see) if page else _of_screen(piece, see, beat)
-        beat()
+    numbers = count()
+    for left, top, piece in frame.pieces():
+        found, kept_here = _of_piece(piece, page, see, beat)
+        del piece  # before the next one is made
         sure += [word for word in found if _has_letters(word)]
         dropped += len(found) - len(kept_here)
+        number = next(numbers)
         kept += [word.moved(left, top, number) for word in kept_here]
     confidence = merging.mean(sure)
     if confidence < _PICTURE:
         return OcrResult("", round(confidence, 1), 0, _engine(), dropped=dropped + len(kept))
     lines = _paragraphs(kept) if page else (_said(row) for row in merging.rows(kept))
     return OcrResult("\n".join(lines), round(merging.mean(kept), 1), len(kept), _engine(), dropped)
+
+
+def _of_piece(image: Image.Image, page: bool, see: See, beat: Beat) -> tuple[list[Word], list[Word]]:
+    if pictures.is_blank(image):
+        return [], []
+    image = pictures.framed(image)
+    found = _of_page(image, see) if page else _of_screen(image, see, beat)
+    beat()
+    return found
 
 
 def _of_page(image: Image.Image, see: See) -> tuple[list[Word], list[Word]]:
@@ -231,14 +241,6 @@ def _of_screen(image: Image.Image, see: See, beat: Beat) -> tuple[list[Word], li
 def _enlarged(grey: Image.Image, see: See, factor: int, smooth: Resampling = Resampling.LANCZOS) -> list[Word]:
     large = pictures.enlarged(grey, factor, smooth)
     return merging.scaled(see(large), large.width / grey.width)
-
-
-def _is_page(image: Image.Image) -> bool:
-    """Whether a picture is a scanned sheet rather than a screen: upright, large and mostly one light ground."""
-    if image.height < image.width * 1.2 or image.width < 1000:
-        return False
-    histogram = image.convert("L").histogram()
-    return sum(histogram[200:]) > 0.7 * sum(histogram)
 
 
 def _has_letters(word: Word) -> bool:

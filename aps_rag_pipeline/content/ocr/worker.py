@@ -1,21 +1,27 @@
-"""The reading process: one job a line on standard input, dots and then one result a line on standard output."""
+"""The reading process: jobs come in, empty frames as signs of life and then one result or failure each go out."""
 
 from __future__ import annotations
 
+import pickle
 import sys
+from functools import partial
+from typing import IO
 
 import msgspec
+import psutil
 
-from aps_rag_pipeline.content.ocr.pool import OcrFailure, OcrJob
-from aps_rag_pipeline.content.ocr.reading import OcrResult, read_image, read_pdf, read_pdf_page
+from aps_rag_pipeline.content.children import own_streams, read_frame, write_frame
+from aps_rag_pipeline.content.ocr.pool import FAILURE, RESULT, OcrFailure, OcrJob
+from aps_rag_pipeline.content.ocr.reading import Beat, OcrResult, read_image, read_pdf, read_pdf_page
 from aps_rag_pipeline.settings import Limits
 from aps_rag_pipeline.sources.base import UnreadableError
 
-#: Bytes of address space: 120 million pixels, twice, and room for the program.
-MEMORY = 3 << 30
+#: Bytes of address space beyond what the process begins with, a JPEG's or WebP's decoder included: more is refused when
+#: it is asked for, before anything is filled.
+MEMORY = 1_500_000_000
 
 
-def read(job: OcrJob, limits: Limits) -> OcrResult | OcrFailure:
+def read(job: OcrJob, limits: Limits, beat: Beat) -> OcrResult | OcrFailure:
     """The result of one job; whatever a decoder raises is a failure of this picture alone."""
     try:
         data = job.path.read_bytes()
@@ -35,26 +41,28 @@ def read(job: OcrJob, limits: Limits) -> OcrResult | OcrFailure:
 
 
 def limit_memory() -> None:
-    """Let this process and its Tesseract take no more than `MEMORY` each: a picture that needs more is a failure."""
+    """Let this process and its Tesseract take no more than `MEMORY`: a picture that needs more is a failure."""
     if sys.platform == "win32":
         return
     import resource
 
+    wanted = psutil.Process().memory_info().vms + MEMORY
     most = resource.getrlimit(resource.RLIMIT_AS)[1]
-    if most == resource.RLIM_INFINITY or most > MEMORY:
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, most))
-
-
-def beat() -> None:
-    print(".", flush=True)
+    if most == resource.RLIM_INFINITY or most > wanted:
+        resource.setrlimit(resource.RLIMIT_AS, (wanted, most))
 
 
 def main() -> None:
     limits = Limits.model_validate_json(sys.argv[1])
     limit_memory()
-    decoder = msgspec.json.Decoder(OcrJob, dec_hook=lambda kind, value: kind(value))
-    for line in sys.stdin:
-        print(msgspec.json.encode(read(decoder.decode(line), limits)).decode(), flush=True)
+    source, target = own_streams()
+    beat = partial(write_frame, target, b"")
+    while (frame := read_frame(source)) is not None:
+        _answer(read(pickle.loads(frame), limits, beat), target)
+
+
+def _answer(found: OcrResult | OcrFailure, target: IO[bytes]) -> None:
+    write_frame(target, (RESULT if isinstance(found, OcrResult) else FAILURE) + msgspec.msgpack.encode(found))
 
 
 if __name__ == "__main__":
