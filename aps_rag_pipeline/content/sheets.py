@@ -1,7 +1,8 @@
-"""A sheet of a workbook as what people see on it: tables one below the other, captions, notes, and printed reports.
+"""A sheet of a workbook as what people see on it: tables, captions, notes, and printed reports.
 
-Tables end at a blank row behind which something else begins: other columns, a caption, another heading row. A report is
-a sheet in which the same labels come again and again, each time with other values below them.
+Tables end at a blank row behind which something else begins: other columns, a caption, another heading row. A blank
+column parts tables where each side is one by itself: a gap alone may be for looks. A report is a sheet in which the
+same labels come again and again, each time with other values below them.
 """
 
 from __future__ import annotations
@@ -59,14 +60,73 @@ def lay_out(sheet: Sheet, assembly: Assembly) -> None:
 
 
 def _table(block: _Block, assembly: Assembly) -> None:
-    """A table; lines above it that fill one cell only are its caption, and alone they are text."""
+    """A table, or several side by side; lines above that fill one cell are the caption, and alone they are text."""
     texts = [row.texts() for row in block.rows]
     captions = list(_captions(texts))
-    body = block.rows[len(captions) :]
-    columns = _Block(body).columns or {0}
-    assembly.table(pipe_table(row.texts()[min(columns) : max(columns) + 1] for row in body), " ".join(captions))
+    sides = _sides(_Block(block.rows[len(captions) :]))
+    for side in sides:
+        own = list(_captions([row.texts() for row in side.rows])) if len(sides) > 1 else []
+        body = side.rows[len(own) :]
+        columns = _Block(body).columns or {0}
+        cells = (row.texts()[min(columns) : max(columns) + 1] for row in body)
+        assembly.table(pipe_table(cells), " ".join([*captions, *own]))
     if len(captions) == len(texts):
         assembly.prose("\n".join(captions))
+
+
+def _sides(block: _Block) -> list[_Block]:
+    """The tables that stand beside one another, from left to right."""
+    columns = sorted(block.columns)
+    starts = [column for before, column in pairwise(columns) if column > before + 1]
+    sides: list[_Block] = []
+    begin = 0
+    for start in starts:
+        left, right = _cut(block, begin, start), _cut(block, start, next((s for s in starts if s > start), None))
+        if _apart(left, right):
+            sides.append(left)
+            begin = start
+    return [*sides, _cut(block, begin, None)] if sides else [block]
+
+
+def _cut(block: _Block, begin: int, end: int | None) -> _Block:
+    rows = (
+        _Row(row.number, ["" if column < begin else cell for column, cell in enumerate(row.cells[:end])])
+        for row in block.rows
+    )
+    return _Block([row for row in rows if row.filled])
+
+
+def _apart(left: _Block, right: _Block) -> bool:
+    """Whether two sides are tables by themselves: of other rows, with the same headings, or each with a key of its own.
+
+    Where in doubt they are one: what belongs to a row is found beside it.
+    """
+    if not (_is_whole(left) and _is_whole(right)):
+        return False
+    if [row.number for row in left.rows] != [row.number for row in right.rows]:
+        return True
+    heads = [{side.rows[0].cells[column] for column in side.columns} for side in (left, right)]
+    return bool(heads[0] & heads[1]) or (_has_key(left) and _has_key(right))
+
+
+def _has_key(side: _Block) -> bool:
+    """Whether its rows are named by words in the first column and have values beside them."""
+    first, *others = sorted(side.columns)
+    body = _tables_rows(side)[1:]
+    keys = [row.cells[first] for row in body]
+    values = [row.cells[column] for row in body for column in others if column < len(row.cells)]
+    named = all(isinstance(key, str) and key for key in keys)
+    return named and len(set(keys)) == len(keys) > 1 and any(not isinstance(value, str) for value in values)
+
+
+def _is_whole(side: _Block) -> bool:
+    """Whether it has a heading for each of several columns, and no line that is the other side's alone."""
+    body = side.rows[len(list(_captions([row.texts() for row in side.rows]))) :]
+    if len(body) < 2 or any(len(row.filled) < 2 for row in body):
+        return False
+    head, columns = body[0], _Block(body).columns
+    unbroken = all(below.number == above.number + 1 for above, below in pairwise(body))
+    return unbroken and set(head.filled) == columns and all(isinstance(head.cells[column], str) for column in columns)
 
 
 def _captions(rows: list[list[str]]) -> Iterator[str]:
