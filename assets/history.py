@@ -4,13 +4,11 @@ Dagster's own storage builds an engine, compiles the statement and opens and clo
 that finds nothing to do spends more time on that than on everything else. Files, tables and locks are the same.
 """
 
-from __future__ import annotations
-
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 import sqlalchemy
 from dagster._core.storage.event_log.sqlite import SqliteEventLogStorage
@@ -97,5 +95,5 @@ class History(DagsterSqliteStorage):
         self._event_log_storage = Events(_event_logs_directory(base_dir))
 
     @classmethod
-    def from_config_value(cls, inst_data: Any, config_value: Any) -> History:
+    def from_config_value(cls, inst_data: Any, config_value: Any) -> Self:
         return cls.from_local(inst_data=inst_data, **config_value)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import pytest
+
 from aps_rag_pipeline.stores import releases
 from aps_rag_pipeline.sync.collection import collect
 from tests.small_facility import Facility
@@ -27,6 +29,7 @@ def text(shift: int, number: int, turn: int) -> str:
     return f"Shift {shift} entry {number} turn {turn}: " + " ".join(words)
 
 
+@pytest.mark.slow
 def test_thirty_increments_weigh_what_a_fresh_build_weighs(tmp_path: Path) -> None:
     facility = written(tmp_path / "kept")
     facility.write().sync()
