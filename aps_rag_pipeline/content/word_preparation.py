@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from aps_rag_pipeline.content.assembly import Assembly, Picture
 from aps_rag_pipeline.content.word_changes import accept_changes
+from aps_rag_pipeline.content.word_lists import ListNumbers
 from aps_rag_pipeline.content.word_tables import WordTables, table_links
 from aps_rag_pipeline.content.word_xml import R, W, drop, paragraph, plain, run, text_element, unwrap
 from aps_rag_pipeline.records import Link
@@ -53,6 +54,7 @@ class Preparation:
         for root in (self.body, *margins):
             accept_changes(root)
             _spell_symbols(root)
+        ListNumbers(self.document).lay_in(self.body)
         self._mark_captions()
         self._shield_signs()
         self._spell_equations()

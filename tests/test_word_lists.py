@@ -1,0 +1,97 @@
+"""Lists in the cells of Word's tables: numbered as Word shows them."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import docx
+import pytest
+from docx.oxml import parse_xml
+from docx.oxml.ns import nsdecls
+
+from tests.test_office_round_trip import read, tables
+
+OUTLINE = """<w:abstractNum {0} w:abstractNumId="90">
+<w:lvl w:ilvl="0"><w:start w:val="3"/><w:numFmt w:val="decimal"/><w:lvlText w:val="%1."/></w:lvl>
+<w:lvl w:ilvl="1"><w:start w:val="1"/><w:numFmt w:val="{1}"/><w:lvlText w:val="%1.%2)"/></w:lvl>
+</w:abstractNum>"""
+LIST = """<w:num {0} w:numId="{1}"><w:abstractNumId w:val="90"/>{2}</w:num>"""
+ANEW = """<w:lvlOverride w:ilvl="0"><w:startOverride w:val="1"/></w:lvlOverride>"""
+
+
+def document(kind: str = "lowerLetter") -> Any:
+    """With an outline list, 91, and another use of it that begins anew, 92."""
+    made = docx.Document()
+    numbering = made.part.numbering_part.element
+    numbering.insert(0, parse_xml(OUTLINE.format(nsdecls("w"), kind)))
+    numbering.append(parse_xml(LIST.format(nsdecls("w"), 91, "")))
+    numbering.append(parse_xml(LIST.format(nsdecls("w"), 92, ANEW)))
+    return made
+
+
+def item(paragraph: Any, number: int, level: int = 0) -> None:
+    properties = paragraph._p.get_or_add_pPr().get_or_add_numPr()
+    properties.get_or_add_numId().val = number
+    properties.get_or_add_ilvl().val = level
+
+
+def table_of(made: Any, tmp_path_factory: pytest.TempPathFactory) -> list[list[str]]:
+    target = io.BytesIO()
+    made.save(target)
+    (table,) = tables(read(target.getvalue(), "x.docx", tmp_path_factory))
+    return table
+
+
+def test_steps_in_cells_keep_the_numbers_that_word_shows(tmp_path_factory: pytest.TempPathFactory) -> None:
+    made = document()
+    item(made.add_paragraph("Read the permit"), 91)
+    table = made.add_table(4, 2)
+    steps = (("Close the valve", 91, 0), ("Vent", 91, 1), ("Lock", 91, 1), ("Tag", 91, 0), ("Sign", 92, 0))
+    for row, texts in enumerate((("step", "who"), ("", "Kim"), ("", "Roe"), ("", "Poe"))):
+        for column, text in enumerate(texts):
+            table.cell(row, column).text = text
+    for row, chosen in ((1, steps[:3]), (2, steps[3:4]), (3, steps[4:])):
+        cell = table.cell(row, 0)
+        for index, (text, number, level) in enumerate(chosen):
+            paragraph = cell.paragraphs[0] if index == 0 else cell.add_paragraph()
+            paragraph.add_run(text)
+            item(paragraph, number, level)
+    assert table_of(made, tmp_path_factory) == [
+        ["step", "who"],
+        ["4. Close the valve 4.a) Vent 4.b) Lock", "Kim"],
+        ["5. Tag", "Roe"],
+        ["1. Sign", "Poe"],
+    ]
+
+
+def test_a_column_of_numbers_alone_is_counted(tmp_path_factory: pytest.TempPathFactory) -> None:
+    made = docx.Document()
+    table = made.add_table(3, 2)
+    for row, text in enumerate(("pump", "valve", "gauge")):
+        table.cell(row, 0).paragraphs[0].style = made.styles["List Number"]
+        table.cell(row, 1).text = text
+    assert table_of(made, tmp_path_factory) == [["1.", "pump"], ["2.", "valve"], ["3.", "gauge"]]
+
+
+def test_bullets_and_plain_paragraphs_get_no_number(tmp_path_factory: pytest.TempPathFactory) -> None:
+    made = document()
+    table = made.add_table(1, 2)
+    table.cell(0, 0).paragraphs[0].style = made.styles["List Bullet"]
+    table.cell(0, 0).paragraphs[0].add_run("pump")
+    table.cell(0, 1).paragraphs[0].add_run("valve")
+    item(table.cell(0, 1).paragraphs[0], 0)  # taken out of its list
+    assert table_of(made, tmp_path_factory) == [["pump", "valve"]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "label"),
+    [("upperRoman", "3.IV)"), ("upperLetter", "3.D)"), ("decimalZero", "3.04)"), ("chicago", "3.4)")],
+)
+def test_numbers_are_spelt_as_the_list_says(kind: str, label: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    made = document(kind)
+    table = made.add_table(1, 2)
+    for index in range(4):
+        item(made.paragraphs[index] if index < len(made.paragraphs) else table.cell(0, 0).add_paragraph(), 91, 1)
+    table.cell(0, 1).text = "x"
+    assert table_of(made, tmp_path_factory)[0][0].split()[-1] == label
