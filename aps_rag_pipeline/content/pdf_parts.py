@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from aps_rag_pipeline.content.markup import pipe_table
 from aps_rag_pipeline.content.pdf_flow import Vocabulary, flowing
 from aps_rag_pipeline.content.pdf_lines import Line, Table
@@ -18,6 +20,7 @@ from aps_rag_pipeline.records import Part
 _SPARSE = 0.12
 _MAX_TITLE = 300
 _MAX_NAME = 5
+_ENDS = ".!?:;"
 
 
 def parts_of(pages: list[list[Line]], bookmarks: dict[int, list[Bookmark]]) -> list[list[Part]]:
@@ -32,6 +35,15 @@ def parts_of(pages: list[list[Line]], bookmarks: dict[int, list[Bookmark]]) -> l
     return [writer.page(number, lines, bookmarks.get(number - 1, [])) for number, lines in enumerate(pages, 1)]
 
 
+class _Unfinished(NamedTuple):
+    """A table at the end of a page, its caption, and where its part stands."""
+
+    table: Table
+    caption: str
+    parts: list[Part]
+    place: int
+
+
 class _Writer:
     """Writes one page after the other; the section and an unfinished table go on to the next."""
 
@@ -40,7 +52,7 @@ class _Writer:
         self._vocabulary = vocabulary
         self._title = ""
         self._heading: list[Line] = []  # lines of a heading that has nothing below it yet
-        self._table: tuple[Table, str] | None = None  # the table at the end of the page before, and its caption
+        self._table: _Unfinished | None = None  # the table at the end of the page before
         self._parts: list[Part] = []
         self._pending: list[Line] = []
         self._locator = ""
@@ -110,15 +122,30 @@ class _Writer:
         self._close_heading()
         self._flush()
         rows, caption = table.rows, table.title
-        if first and not caption and self._table and _same_columns(self._table[0], table):
-            head = self._table[0].rows[0]
-            rows = [head, *rows] if _names_columns(head) and rows[0] != head else rows
-            caption = self._table[1]
+        if first and not caption and self._table and _same_columns(self._table.table, table):
+            head, caption = self._table.table.rows[0], self._table.caption
+            said = rows[0] == head
+            rows = self._without_rest(rows[1:] if said else rows)
+            rows = [head, *rows] if rows and (said or _names_columns(head)) else rows
+            if not rows:  # all of it was the end of a row: the table before may go on behind it
+                self._table = self._table if last else None
+                return
             table = Table(rows, table.x0, table.x1, table.y0, table.y1, table.columns)
         text = pipe_table(rows)
         if text:
             self._parts.append(Part("table", text, self._locator, caption or self._title))
-        self._table = (table, caption) if last else None
+        at_end = bool(text) and last
+        self._table = _Unfinished(table, caption, self._parts, len(self._parts) - 1) if at_end else None
+
+    def _without_rest(self, rows: list[list[str]]) -> list[list[str]]:
+        """The rows of a page without the rest of a row that the page before broke off; that goes where it belongs."""
+        if not rows or self._table is None or not _is_rest(rows[0], self._table.table.rows[-1]):
+            return rows
+        table, parts, place = self._table.table, self._table.parts, self._table.place
+        whole = [" ".join(filter(None, cell)) for cell in zip(table.rows[-1], rows[0], strict=True)]
+        table.rows[-1] = whole
+        parts[place] = Part("table", pipe_table(table.rows), parts[place].locator, parts[place].title)
+        return rows[1:]
 
 
 def _same_columns(before: Table, table: Table) -> bool:
@@ -130,3 +157,15 @@ def _same_columns(before: Table, table: Table) -> bool:
 def _names_columns(row: list[str]) -> bool:
     """Whether a first row is a header to be repeated on the next page: names, no sentences."""
     return all(len(cell.split()) <= _MAX_NAME and not cell.endswith(".") for cell in row) and sum(map(bool, row)) > 1
+
+
+def _is_rest(row: list[str], before: list[str]) -> bool:
+    """Whether a first row goes on with the sentences of the last row of the page before: nothing stands in its first
+    column, and where it says something the other had not ended."""
+    said = [(cell, above) for cell, above in zip(row, before, strict=False) if cell]
+    return (
+        len(row) == len(before)
+        and not row[0]
+        and bool(said)
+        and all(cell[0].islower() and above and above[-1] not in _ENDS for cell, above in said)
+    )
