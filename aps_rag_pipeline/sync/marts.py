@@ -90,7 +90,8 @@ def failing_rows(workspace: Workspace, test: SqlModel, limit: int = 20) -> list[
     import pyarrow.parquet as pq
 
     build_mart(workspace, test)
-    return pq.ParquetFile(mart_path(workspace, test.name)).read().slice(0, limit).to_pylist()
+    found: list[dict[str, Any]] = pq.ParquetFile(mart_path(workspace, test.name)).read().slice(0, limit).to_pylist()
+    return found
 
 
 def _database(model: SqlModel, read: Read, below: Path) -> Any:
