@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -249,6 +250,24 @@ def test_many_texts_have_the_vectors_that_one_has(openvino: Encoder, minilm: Pat
     assert lowest_cosine(found, openvino.encode_passages(texts)) > 0.9999
     with pytest.raises(TextTooLongError, match="text 3 "):
         bulk.encode_passages([*texts[:3], "beam " * 300])
+
+
+def test_the_binding_has_prepared_itself_before_threads_share_it(
+    minilm: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two first calls at once wait for each other for ever."""
+    from aps_rag_pipeline.models.openvino_backend import OpenVinoEncoder
+
+    threads: list[str] = []
+    embed = OpenVinoEncoder.embed
+
+    def noted(self: OpenVinoEncoder, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        threads.append(threading.current_thread().name)
+        return embed(self, ids, mask)
+
+    monkeypatch.setattr(OpenVinoEncoder, "embed", noted)
+    open_encoder(Models(embedding=str(minilm), backend="openvino", threads=2), cache, bulk=True)
+    assert threads == [threading.current_thread().name]
 
 
 def test_a_batch_that_fails_beside_others_is_told(minilm: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,6 +55,9 @@ class OpenVinoEncoder(Encoder):
         self._requests: queue.SimpleQueue[Any] = queue.SimpleQueue()
         for _ in range(self.batches_at_once):
             self._requests.put(model.create_infer_request())
+        # OpenVINO's binding prepares itself in its first call; two threads that make it at once wait for each other for
+        # ever, one with Python's lock and one with the binding's.
+        self.embed(np.ones((1, 1), dtype=np.int64), np.ones((1, 1), dtype=np.int64))
 
     def embed(self, ids: TokenIds, mask: TokenIds) -> Vectors:
         request = self._requests.get()
