@@ -15,6 +15,8 @@ K = 60
 DEPTH = 50
 #: At most so many of the places in `DEPTH` are kept for exact hits that fusion ranked lower.
 RESERVED = 20
+#: A word that no more passages hold is rare.
+RARE = 10
 
 Weights = Mapping[str, float]
 #: The best hits may support each other: so many hits, at most so many records one, and what each lends, by intent.

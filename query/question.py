@@ -212,9 +212,16 @@ class Question:
             scores = fusion.preferred(scores, lambda item: _prior(item, priors, asked.sources))
         if self.weights is None and asked.intent in fusion.SUPPORT:
             scores = self._supported(scores, fusion.SUPPORT[asked.intent])
-        first = self.channels.own if is_bare(self.understanding) else []
+        first = self.channels.own if is_bare(self.understanding) else self._rare_word()
         order = fusion.protect(list(scores), self.channels.ranked.get("exact", []), first)
         return [(passage_id, scores[passage_id]) for passage_id in order]
+
+    def _rare_word(self) -> list[str]:
+        """Passages with the one word that was asked for, when few have it: vectors know nothing of a rare name, and
+        fusion would put what they hold nearest before it."""
+        found = self.channels.ranked.get("sparse", [])
+        alone = self.weights is None and len(self.understanding.text.split()) == 1 and not self.variants
+        return found if alone and len(found) <= fusion.RARE else []
 
     def _supported(self, scores: dict[str, float], share: float) -> dict[str, float]:
         best = list(scores)[: fusion.SUPPORT_DEPTH]
