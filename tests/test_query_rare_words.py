@@ -13,9 +13,10 @@ WORDS = [f"zqx{letter}bbchbb" for letter in "abcdefgh"]
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory):
     made = Facility(tmp_path_factory.mktemp("rare"))
-    made.log = {"shift": {n: f"Pump {n} tripped and was reset by the operator" for n in range(1, 121)}}
+    made.log = {"shift": {n: f"Pump {n} tripped" for n in range(1, 301)}}
     for n, word in enumerate(WORDS, start=1):
-        made.log["shift"][10 * n] += f"; its tag says {word}"
+        # Among so many other words a vector says little of this one, and short entries come nearer to it by chance.
+        made.log["shift"][10 * n] = " ".join([f"remark{n}{k}" for k in range(60)] + [f"its tag says {word}"])
     made.write().sync()
     with Corpus.open(made.home, None) as opened:
         yield opened
