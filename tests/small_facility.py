@@ -107,6 +107,14 @@ class Facility:
         return found
 
 
+def kicker_facility(root: Path) -> Facility:
+    """Five log entries and a work request, written."""
+    made = Facility(root)
+    made.log = {"shift-1": {n: f"Entry {n}: the kicker HVPS tripped" for n in range(1, 6)}}
+    made.requests = {"20417": {"title": "Replace thyratron", "description": "Kicker thyratron is at end of life"}}
+    return made.write()
+
+
 def bundle(document: str, entries: dict[int, str]) -> dict[str, Any]:
     return {
         "document": {"id": int(hashlib.sha1(document.encode()).hexdigest()[:6], 16), "name": document},

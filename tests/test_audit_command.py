@@ -16,17 +16,14 @@ from aps_rag_pipeline.cli import app
 from aps_rag_pipeline.definitions import defs
 from aps_rag_pipeline.stores.lock import HomeTakenError, WriterLock
 from aps_rag_pipeline.stores.vectors import LanceTables
-from tests.small_facility import Facility
+from tests.small_facility import Facility, kicker_facility
 
 QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
 @pytest.fixture
 def facility(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Facility:
-    made = Facility(tmp_path)
-    made.log = {"shift-1": {n: f"Entry {n}: the kicker HVPS tripped" for n in range(1, 6)}}
-    made.requests = {"20417": {"title": "Replace thyratron", "description": "Kicker thyratron is at end of life"}}
-    made.write()
+    made = kicker_facility(tmp_path)
     monkeypatch.setenv("APS_RAG_CONFIG", str(made.config_path))
     return made
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import datetime
 
 import msgspec
@@ -11,6 +10,7 @@ from aps_rag_pipeline import clock
 from aps_rag_pipeline.audit.findings import Findings
 from aps_rag_pipeline.stores import releases
 from aps_rag_pipeline.stores.home import Home
+from aps_rag_pipeline.sync import state
 
 _FILE = "audit.json"
 
@@ -26,10 +26,7 @@ class LastAudit(msgspec.Struct, frozen=True):
 
 def read_last(home: Home) -> LastAudit | None:
     """The last audit of this home, None before the first."""
-    try:
-        return msgspec.json.decode((home.state / _FILE).read_bytes(), type=LastAudit)
-    except (FileNotFoundError, msgspec.DecodeError):
-        return None
+    return state.read(home.state / _FILE, LastAudit)
 
 
 def remember(home: Home, findings: Findings) -> None:
@@ -38,9 +35,7 @@ def remember(home: Home, findings: Findings) -> None:
     if newest is None:
         return
     made = LastAudit(newest.number, newest.token, clock.now(), sum(findings.counts.values()))
-    draft = home.state / f".{_FILE}.{os.getpid()}"
-    draft.write_bytes(msgspec.json.encode(made))
-    os.replace(draft, home.state / _FILE)
+    state.write(home.state / _FILE, made)
 
 
 def is_audited(home: Home, last: LastAudit | None) -> bool:

@@ -8,7 +8,6 @@ tells one that is yet to come, or is loaded for the first time, when its records
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Container
 from datetime import datetime
 
@@ -20,6 +19,8 @@ from aps_rag_pipeline.stores.home import Home
 from aps_rag_pipeline.stores.releases import FeedFreshness, Lag, Manifest
 from aps_rag_pipeline.sync import state
 from aps_rag_pipeline.sync.workspace import Workspace
+
+_PROJECTION = "projection.json"
 
 
 class Projected(msgspec.Struct, frozen=True):
@@ -73,19 +74,14 @@ def stale_s(feed: state.FeedState) -> float | None:
 
 def read_projected(home: Home) -> Projected | None:
     """What the projection showed when it was last brought up to date; None when it never was."""
-    try:
-        return msgspec.json.decode((home.state / "projection.json").read_bytes(), type=Projected)
-    except (FileNotFoundError, msgspec.DecodeError):
-        return None
+    return state.read(home.state / _PROJECTION, Projected)
 
 
 def note_projected(home: Home, changeset: int) -> None:
     """The projection shows a changeset from now on; when it did before, the time stays."""
     known = read_projected(home)
     if known is None or known.changeset != changeset:
-        draft = home.state / f".projection.json.{os.getpid()}"
-        draft.write_bytes(msgspec.json.encode(Projected(changeset, clock.now())))
-        os.replace(draft, home.state / "projection.json")
+        state.write(home.state / _PROJECTION, Projected(changeset, clock.now()))
 
 
 def _lags(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from aps_rag_pipeline.settings import Settings
 from aps_rag_pipeline.stores import releases
 from aps_rag_pipeline.stores.catalog import Catalog, marks
 from aps_rag_pipeline.stores.home import Home
+from aps_rag_pipeline.sync import state
 from aps_rag_pipeline.sync.model import ConfiguredModel, configured_model
 from aps_rag_pipeline.sync.names import CHUNKS, PASSAGES
 from aps_rag_pipeline.sync.text import chunks_version, passages_version
@@ -52,21 +52,15 @@ def present_cut(catalog: Catalog) -> Cut:
 
 def read_preparation(home: Home) -> Preparation | None:
     """The preparation that is under way, or was stopped and can be gone on with."""
-    try:
-        found = msgspec.json.decode(_path(home).read_bytes(), type=Preparation)
-    except (FileNotFoundError, msgspec.DecodeError):
-        return None
-    return found if clock.now() - found.worked_at < _LAPSES_AFTER else None
+    found = state.read(_path(home), Preparation)
+    return found if found is not None and clock.now() - found.worked_at < _LAPSES_AFTER else None
 
 
 def note_preparation(home: Home, model: ConfiguredModel, cut: Cut) -> None:
     """Before the first vector and after each batch. A model prepared before is forgotten: there is one at a time."""
     known, description = read_preparation(home), model.description
     started = known.started_at if known is not None and known.cut == cut else clock.now()
-    note = Preparation(description.name, description.fingerprint, cut, started, clock.now())
-    draft = _path(home).with_name(f".reindex.json.{os.getpid()}")
-    draft.write_bytes(msgspec.json.encode(note))
-    os.replace(draft, _path(home))
+    state.write(_path(home), Preparation(description.name, description.fingerprint, cut, started, clock.now()))
 
 
 def end_preparation(home: Home) -> None:

@@ -10,11 +10,14 @@ import os
 import time
 from datetime import datetime
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 
 from aps_rag_pipeline.failpoints import passing
 from aps_rag_pipeline.stores.home import Home
+
+T = TypeVar("T")
 
 #: Drafts older than this belong to nobody any more: writing one takes no time.
 _DRAFTS_S = 60
@@ -46,15 +49,30 @@ class PipelineState(msgspec.Struct, omit_defaults=True):
     pictures_retry_at: datetime | None = None
 
 
-def read_feed(home: Home, source: str, feed: str) -> FeedState:
+def read(path: Path, kind: type[T]) -> T | None:
+    """What a state file says; None where there is none, or none that can be understood."""
     try:
-        return msgspec.json.decode(_path(home, feed).read_bytes(), type=FeedState)
+        return msgspec.json.decode(path.read_bytes(), type=kind)
     except (FileNotFoundError, msgspec.DecodeError):
-        return FeedState(source, feed)
+        return None
+
+
+def write(path: Path, value: Any) -> None:
+    """Put a state file in the place of the one before, so that nobody reads half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_bytes(msgspec.json.format(msgspec.json.encode(value)))
+    passing("state.rename.before")
+    os.replace(draft, path)
+    passing("state.rename.after")
+
+
+def read_feed(home: Home, source: str, feed: str) -> FeedState:
+    return read(_path(home, feed), FeedState) or FeedState(source, feed)
 
 
 def write_feed(home: Home, state: FeedState) -> None:
-    _write(_path(home, state.feed), msgspec.json.format(msgspec.json.encode(state)))
+    write(_path(home, state.feed), state)
 
 
 def forget_feed(home: Home, feed: str) -> None:
@@ -65,43 +83,37 @@ def forget_feed(home: Home, feed: str) -> None:
 
 def read_look(home: Home, feed: str) -> datetime | None:
     """When a sensor last looked at a feed and found that nothing had moved."""
-    return _read_time(_look(home, feed))
+    return read(_look(home, feed), datetime)
 
 
 def write_look(home: Home, feed: str, at: datetime) -> None:
     """Kept apart from the feed's state, which belongs to the sync."""
-    _write(_look(home, feed), msgspec.json.encode(at))
+    write(_look(home, feed), at)
 
 
 def read_nudge(home: Home, feed: str) -> datetime | None:
     """When a feed was last told of a change by its source."""
-    return _read_time(_nudge(home, feed))
+    return read(_nudge(home, feed), datetime)
 
 
 def write_nudge(home: Home, feed: str, at: datetime) -> None:
     """Kept apart from the feed's state, since it is told at any moment of a sync."""
-    _write(_nudge(home, feed), msgspec.json.encode(at))
+    write(_nudge(home, feed), at)
 
 
 def all_feeds(home: Home) -> list[FeedState]:
     """Of every feed that was ever read and is not gone, configured or not."""
-    found = []
-    for path in sorted(home.state.glob("feed-*.json")) if home.state.is_dir() else []:
-        with contextlib.suppress(FileNotFoundError, msgspec.DecodeError):  # forgotten meanwhile, or half on the disk
-            found.append(msgspec.json.decode(path.read_bytes(), type=FeedState))
-    return found
+    found = (read(path, FeedState) for path in sorted(home.state.glob("feed-*.json")))
+    return [feed for feed in found if feed is not None]
 
 
 def read_pipeline(home: Home) -> PipelineState:
-    try:
-        return msgspec.json.decode((home.state / "pipeline.json").read_bytes(), type=PipelineState)
-    except (FileNotFoundError, msgspec.DecodeError):
-        return PipelineState()
+    return read(home.state / "pipeline.json", PipelineState) or PipelineState()
 
 
 def write_pipeline(home: Home, state: PipelineState) -> None:
     if state != read_pipeline(home):
-        _write(home.state / "pipeline.json", msgspec.json.encode(state))
+        write(home.state / "pipeline.json", state)
 
 
 def _path(home: Home, feed: str) -> Path:
@@ -114,22 +126,6 @@ def _look(home: Home, feed: str) -> Path:
 
 def _nudge(home: Home, feed: str) -> Path:
     return home.state / f"nudge-{feed}.json"
-
-
-def _read_time(path: Path) -> datetime | None:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=datetime)
-    except (FileNotFoundError, msgspec.DecodeError):
-        return None
-
-
-def _write(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_bytes(data)
-    passing("state.rename.before")
-    os.replace(draft, path)
-    passing("state.rename.after")
 
 
 def drop_drafts(home: Home) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from pathlib import Path
 from unittest.mock import patch
@@ -60,12 +61,8 @@ class ThisProject:
 
 def load(store: Path, model: Path) -> ThisProject:
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    import lancedb  # noqa: F401
-    import tantivy  # noqa: F401
-
-    import aps_rag_pipeline.sync.pipeline  # noqa: F401
-    import query.corpus  # noqa: F401
-
+    for name in ("lancedb", "tantivy", "aps_rag_pipeline.sync.pipeline", "query.corpus"):
+        importlib.import_module(name)
     return ThisProject(store)
 
 

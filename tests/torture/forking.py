@@ -3,6 +3,7 @@ which starts threads when it is imported and must not be forked behind that."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -100,12 +101,8 @@ def serve() -> None:
 
 
 def _import_most() -> None:
-    import duckdb  # noqa: F401
-    import numpy  # noqa: F401
-
-    from tests import small_facility  # noqa: F401
-    from tests.torture import frozen, reader  # noqa: F401
-
+    for name in ("duckdb", "numpy", "tests.small_facility", "tests.torture.frozen", "tests.torture.reader"):
+        importlib.import_module(name)
     assert "lancedb" not in sys.modules
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 

@@ -12,7 +12,7 @@ from aps_rag_pipeline import clock
 @contextmanager
 def clock_at(moment: datetime) -> Iterator[None]:
     real = clock.now
-    clock.now = lambda: moment  # type: ignore[assignment]
+    clock.now = lambda: moment
     try:
         yield
     finally:
