@@ -616,6 +616,14 @@ def test_signing_in_and_again_when_the_server_forgot(book: Book, monkeypatch: py
         book.look(**login)
 
 
+@pytest.mark.parametrize("half", [{"user": "reader"}, {"password": {"env": "X"}}, {"token": {"env": "X"}}])
+def test_half_a_sign_in_is_not_dropped(book: Book, monkeypatch: pytest.MonkeyPatch, half: dict[str, Any]) -> None:
+    monkeypatch.setenv("X", "s3cret")
+    with pytest.raises(FeedError, match=r"credentials name .*, but"):
+        book.look(credentials=half)
+    assert book.server.requests == []
+
+
 def test_a_token_stays_with_its_host(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BELY_PASSWORD", "s3cret")
     login = {"credentials": {"user": "reader", "password": {"env": "BELY_PASSWORD"}}}

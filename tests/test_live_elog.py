@@ -240,6 +240,46 @@ def test_elog_wants_its_cookies(elogd: ElogServer, diary: Book, tmp_path: Path) 
     assert all(elogd.password in headers["COOKIE"] for headers in diary.server.headers)
 
 
+@pytest.mark.parametrize(
+    ("credentials", "said"),
+    [
+        ({"user": "reader"}, "no `password`; add it"),
+        ({"token": {"env": "ELOG_TOKEN"}}, "a `token`, but ELOG takes a `user` with a `password`"),
+        (
+            {"user": "reader", "password": {"env": "ELOG_PASSWORD"}, "token": {"env": "ELOG_TOKEN"}},
+            "a `token`, but ELOG",
+        ),
+        ({"password": {"env": "ELOG_PASSWORD"}}, "no `user`; add the user"),
+    ],
+)
+def test_elog_is_never_asked_as_by_anybody_with_credentials(
+    elogd: ElogServer, diary: Book, monkeypatch: pytest.MonkeyPatch, credentials: dict[str, Any], said: str
+) -> None:
+    monkeypatch.setenv("ELOG_TOKEN", "t0ken")
+    monkeypatch.setenv("ELOG_PASSWORD", "s3cret word")
+    elogd.write("for all to see", 1)
+    diary.more = {"credentials": credentials}
+    with pytest.raises(FeedError, match=f"feed live: credentials name .*{said}"):
+        diary.sync()
+    assert diary.server.requests == []
+
+
+def test_options_of_elog_are_what_they_say(elogd: ElogServer, diary: Book, tmp_path: Path) -> None:
+    elogd.write("private", 1, Subject="About 1", Writer="ritt")
+    elogd.user, elogd.password = "reader", elog_password("s3cret word")
+    (tmp_path / "password").write_text("s3cret word")
+    (tmp_path / "encoded").write_text(elogd.password)
+    for stored, is_encoded in (("password", "no"), ("encoded", True)):
+        diary.more = {"credentials": {"user": "reader", "password": {"file": str(tmp_path / stored)}}}
+        diary.options = {"password_is_encoded": is_encoded, "author": "Writer"}
+        assert diary.source().check().units == 1
+    assert diary.records()["1"].author == "ritt"
+    for options in ({"password_is_encoded": "perhaps"}, {"author": 7}, {"password_encoded": True}):
+        diary.options = options
+        with pytest.raises(FeedError, match=rf"feed live: options\.{next(iter(options))}"):
+            diary.sync()
+
+
 def test_the_password_of_elog_is_the_crypt_of_unix() -> None:
     # The vectors are those of the specification, and of crypt(3) without salt.
     salted = sha256_crypt.using(salt="saltstring", rounds=5000).hash("Hello world!")

@@ -447,6 +447,23 @@ def test_credentials_are_sent(reader: Reader, monkeypatch: pytest.MonkeyPatch) -
     assert reader.server.headers[-1]["AUTHORIZATION"].startswith("Basic ")
 
 
+@pytest.mark.parametrize("more", [{"user": "reader"}, {"password": SecretPlace(env="ARCHIVER_PASSWORD")}])
+def test_one_way_of_signing_in_is_told(reader: Reader, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]) -> None:
+    monkeypatch.setenv("ARCHIVER_PASSWORD", "sesame")
+    monkeypatch.setenv("ARCHIVER_TOKEN", "t0ken")
+    reader.settings["credentials"] = Credentials(token=SecretPlace(env="ARCHIVER_TOKEN"), **more)
+    with pytest.raises(FeedError, match=r"credentials name a `token` and a `user` or `password`.*leave out the other"):
+        reader.sync()
+    assert reader.server.requests == []
+
+
+@pytest.mark.parametrize("address", ["", "archiver:17665", "ftp://archiver:17665"])
+def test_the_address_of_an_appliance_is_one_of_the_web(reader: Reader, address: str) -> None:
+    reader.settings["url"] = address
+    with pytest.raises(FeedError, match=r"`url` is missing or not one of the web: .*http://archiver:17665"):
+        reader.sync()
+
+
 # the reports of what was added and modified
 
 

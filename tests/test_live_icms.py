@@ -697,9 +697,10 @@ def test_an_address_is_needed_and_a_wrong_one_is_told(reader: Reader) -> None:
     reader.feed = {"url": f"{reader.server.url}/elsewhere"}
     with pytest.raises(OutageError, match="mend `url`"):
         reader.source().check()
-    reader.feed = {"url": ""}
-    with pytest.raises(FeedError, match="`url` is missing"):
-        reader.source().check()
+    for address in ("", "ecm.example.org/docs"):
+        reader.feed = {"url": address}
+        with pytest.raises(FeedError, match=r"`url` is missing or not one of the web: .*, before /idcplg"):
+            reader.source().check()
     reader.feed = {"url": f"{reader.server.url}/docs/idcplg/"}
     assert reader.source().check().units == 3
 

@@ -45,6 +45,28 @@ def http_url(feed: Feed, what: str) -> str:
     return feed.url.rstrip("/")
 
 
+def demand_user_and_password(feed: Feed, service: str) -> None:
+    """Let the credentials of a service that knows users by their passwords be a user with a password, or none at all.
+
+    Raises:
+        FeedError: they are something else, with which the service would be asked as by anybody.
+    """
+    told = feed.credentials
+    if told.token is not None:
+        raise FeedError(
+            f"feed {feed.name}: credentials name a `token`, but {service} takes a `user` with a `password` only; give "
+            "these instead"
+        )
+    if told.user and told.password is None:
+        raise FeedError(
+            f"feed {feed.name}: credentials name {told.user}, but no `password`; add it, or leave out `user`"
+        )
+    if told.password is not None and not told.user:
+        raise FeedError(
+            f"feed {feed.name}: credentials name a `password`, but no `user`; add the user, or leave it out"
+        )
+
+
 def read_secret(feed: Feed, place: SecretPlace) -> str:
     """A password or token.
 

@@ -33,7 +33,7 @@ from aps_rag_pipeline.sources.logbooks.dialects import read_values
 from aps_rag_pipeline.sources.logbooks.threads import ThreadWriter
 from aps_rag_pipeline.sources.logbooks.units import as_far_as_given, unit_records
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError
-from aps_rag_pipeline.sources.options import read_options
+from aps_rag_pipeline.sources.options import demand_user_and_password, http_url, read_options
 
 #: How far searches go back behind the newest known change: clocks that were set, saves that took long.
 OVERLAP = timedelta(days=3)
@@ -66,7 +66,9 @@ class BelyScan(Scan[LogDocument]):
     def __init__(self, feed: Feed, context: SourceContext, memory: Memory, options: BelyOptions) -> None:
         super().__init__(feed, context, memory)
         self.options = options
-        self.client = Bely(feed.url, context.network, feed.credentials)
+        address = http_url(feed, "the portal of BELY")
+        demand_user_and_password(feed, "BELY")
+        self.client = Bely(address, context.network, feed.credentials)
         self._elsewhere: set[str] | None = None
 
     def close(self) -> None:
@@ -256,6 +258,4 @@ class BelyRest(LiveSource[LogDocument]):
     unit_is_record = False  # a document holds many entries
 
     def scan(self, memory: Memory) -> Scan[LogDocument]:
-        if not self.feed.url:
-            raise FeedError(f"feed {self.feed.name}: `url` is missing: the address of the BELY portal")
         return BelyScan(self.feed, self.context, memory, read_options(self.feed, BelyOptions))

@@ -21,10 +21,9 @@ from aps_rag_pipeline.sources.logbooks.units import unit_records
 from aps_rag_pipeline.sources.logbooks_live.entries import WebFiles
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError, RefusedError
 from aps_rag_pipeline.sources.net.http import Http, refuse_page
-from aps_rag_pipeline.sources.options import http_url, read_secret
+from aps_rag_pipeline.sources.options import Options, demand_user_and_password, http_url, read_options, read_secret
 
 _LINE = re.compile(r"^ID:\s*(\d+)\s+MD5:([0-9A-F]{32})$")
-_OPTIONS = frozenset(("author", "title", "event", "logbook", "password_is_encoded"))
 #: What an error page says, and nothing else, of an entry that is gone. Servers in other languages say it otherwise.
 _GONE = re.compile(
     r"(?:error:? *)?(?:this|the)? *(?:entry|message) *(?:#?\d+)? *(?:has been deleted|does not exist)[.!]?",
@@ -35,6 +34,17 @@ _TAG = re.compile(r"<[^>]*>")
 _CRYPT_ROUNDS = 5000
 _PARALLEL = 4
 _BLOCK = 50
+
+
+class ElogOptions(Options):
+    """What `options` of the feed may say: the attributes that name an entry's author, title and time, and its log."""
+
+    author: str | None = None
+    title: str | None = None
+    event: str | None = None
+    logbook: str | None = None
+    #: The password is as elogd keeps it in its password file.
+    password_is_encoded: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,13 +63,10 @@ class Elog(LiveSource[ElogThread]):
     parallel = _PARALLEL
 
     def scan(self, memory: Memory) -> ElogScan:
-        unknown = sorted(self.feed.options.keys() - _OPTIONS)
-        if unknown:
-            raise FeedError(
-                f"feed {self.feed.name}: options.{unknown[0]} is unknown; there are {', '.join(sorted(_OPTIONS))}"
-            )
-        headers = {"Cookie": cookie} if (cookie := _cookie(self.feed)) else None
-        return ElogScan(self.feed, self.context, memory, Http(self.context.network, headers=headers))
+        options = read_options(self.feed, ElogOptions)
+        cookie = _cookie(self.feed, options.password_is_encoded)
+        http = Http(self.context.network, headers={"Cookie": cookie} if cookie else None)
+        return ElogScan(self.feed, self.context, memory, http)
 
     def fingerprint(self) -> str | None:
         """Digests move with every word of an entry, so their list is all that need be looked at."""
@@ -297,17 +304,18 @@ class _NoEntryError(OutageError):
     """An error page came in place of an entry, which may or may not be there."""
 
 
-def _cookie(feed: Feed) -> str:
-    """The cookie by which ELOG knows a user.
+def _cookie(feed: Feed, is_encoded: bool) -> str:
+    """The cookie by which ELOG knows a user; none where nobody is named.
 
     Raises:
-        FeedError: the password cannot be read.
+        FeedError: the credentials are no user with a password, or this cannot be read.
     """
+    demand_user_and_password(feed, "ELOG")
     credentials = feed.credentials
     if credentials.password is None:
         return ""
     password = read_secret(feed, credentials.password)
-    coded = password.removeprefix("$5$$") if feed.options.get("password_is_encoded") else elog_password(password)
+    coded = password.removeprefix("$5$$") if is_encoded else elog_password(password)
     return f"unm={credentials.user}; upwd={coded}"
 
 

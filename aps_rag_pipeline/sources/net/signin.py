@@ -12,10 +12,16 @@ def signed_in(feed: Feed, network: Network) -> Http:
     """A client for the feed's service; without credentials it asks as anybody.
 
     Raises:
-        FeedError: a secret cannot be read, or a user is named without one.
+        FeedError: a secret cannot be read, a user is named without one, or a token besides: a request has one header
+            for either.
     """
     told = feed.credentials
     if told.token is not None:
+        if told.user or told.password is not None:
+            raise FeedError(
+                f"feed {feed.name}: credentials name a `token` and a `user` or `password`, and a request can carry but "
+                "one of them; leave out the other"
+            )
         return Http(network, headers={"Authorization": f"Bearer {read_secret(feed, told.token)}"})
     if told.password is not None:
         return Http(network, auth=(told.user, read_secret(feed, told.password)))

@@ -18,7 +18,7 @@ from aps_rag_pipeline.sources.base import Failure, FeedError, Ignored, SourceCon
 from aps_rag_pipeline.sources.live import Listed, LiveSource, Memory, Scan, digest
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError
 from aps_rag_pipeline.sources.net.signin import signed_in
-from aps_rag_pipeline.sources.options import Options, read_options
+from aps_rag_pipeline.sources.options import Options, http_url, read_options
 from aps_rag_pipeline.sources.patience import NotAskedError, Patience
 from aps_rag_pipeline.sources.pvs.appliance import ALL, Appliance, appliance_time
 from aps_rag_pipeline.sources.pvs.archived import archived_record
@@ -72,13 +72,12 @@ class ArchiverPvs(LiveSource[ArchivedPv]):
 class ArchiverScan(Scan[ArchivedPv]):
     def __init__(self, feed: Feed, context: SourceContext, memory: Memory) -> None:
         super().__init__(feed, context, memory)
-        if not feed.url:
-            raise FeedError(f"feed {feed.name}: `url` is missing: the address of the appliance, http://archiver:17665")
+        address = http_url(feed, "an appliance, such as http://archiver:17665")
         self.options = read_options(feed, ArchiverOptions)
         if self.options.metadata and self.options.listing == "recent":
             raise FeedError(f"feed {feed.name}: options: `metadata` needs `listing: export`")
         self.http = signed_in(feed, context.network)
-        self.appliance = Appliance(self.http, feed.url, self.options.retrieval_url)
+        self.appliance = Appliance(self.http, address, self.options.retrieval_url)
         self._aliases: dict[str, str] = {}
         self._aliases_of: dict[str, list[str]] = {}
         self._silent: set[str] = set()

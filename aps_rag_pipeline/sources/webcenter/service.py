@@ -9,10 +9,10 @@ from urllib.parse import urlencode
 import httpx
 
 from aps_rag_pipeline.settings import Feed, Network
-from aps_rag_pipeline.sources.base import FeedError
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError
 from aps_rag_pipeline.sources.net.http import refuse_page
 from aps_rag_pipeline.sources.net.signin import signed_in
+from aps_rag_pipeline.sources.options import http_url
 from aps_rag_pipeline.sources.webcenter.binder import Binder, Row, read_binder
 from aps_rag_pipeline.sources.webcenter.options import Rendition
 
@@ -33,9 +33,7 @@ class Service:
     """A content server, asked with the feed's account. Safe to use from several threads."""
 
     def __init__(self, feed: Feed, network: Network) -> None:
-        if not feed.url:
-            raise FeedError(f"feed {feed.name}: `url` is missing: the address of the content server, before /idcplg")
-        url = feed.url.rstrip("/")
+        url = http_url(feed, "a content server, before /idcplg")
         self.address = url if url.endswith("/idcplg") else f"{url}/idcplg"
         self._http = signed_in(feed, network)
 
