@@ -25,7 +25,7 @@ from aps_rag_pipeline.cli import (
     reindex,
     status,
 )
-from aps_rag_pipeline.cli.common import EXIT_USAGE, EXIT_WRONG
+from aps_rag_pipeline.cli.common import EXIT_USAGE, EXIT_WRONG, harmless
 
 app = typer.Typer(
     name="aps-rag",
@@ -81,5 +81,5 @@ def _explain(error: Exception) -> NoReturn:
         error, code = HomeError(trouble), EXIT_WRONG
     else:
         raise error
-    print(f"aps-rag: {error}", file=sys.stderr)
+    print(f"aps-rag: {harmless(error)}", file=sys.stderr)
     sys.exit(code)

@@ -87,13 +87,9 @@ def _show(before: Findings | None, done: list[str], left: Findings) -> None:
 
 
 def _show_findings(found: Findings) -> None:
-    from rich.text import Text
-
-    from query.present import safe
-
     shown = table("kind", "store", "id", "what is wrong", "what helps")
     for each in found.listed:
-        shown.add_row(*(Text(safe(part)) for part in (each.kind, each.store, each.id, each.problem, each.remedy)))
+        shown.add_row(each.kind, each.store, each.id, each.problem, each.remedy)
     console().print(shown)
     for kind, count in sorted(found.counts.items()):
         listed = sum(each.kind == kind for each in found.listed)

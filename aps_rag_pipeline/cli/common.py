@@ -37,13 +37,32 @@ def console() -> Console:
 
 
 def table(*columns: str) -> Any:
+    """A table whose cells are shown as they are: nothing in them is markup or moves the cursor."""
     from rich import box
     from rich.table import Table
 
-    made = Table(box=box.SIMPLE, pad_edge=False)
+    class PlainTable(Table):
+        def add_row(self, *cells: Any, **options: Any) -> None:
+            super().add_row(*map(plain, cells), **options)
+
+    made = PlainTable(box=box.SIMPLE, pad_edge=False)
     for column in columns:
-        made.add_column(column, overflow="fold")
+        made.add_column(plain(column), overflow="fold")
     return made
+
+
+def plain(text: Any, style: str = "") -> Any:
+    """Text of a source or an error as rich shows it, not as it obeys it."""
+    from rich.text import Text
+
+    return Text(harmless(text), style)
+
+
+def harmless(text: Any) -> str:
+    """Text that does nothing to a terminal."""
+    from query.present import safe
+
+    return safe(str(text))
 
 
 def print_json(value: Any) -> None:
@@ -54,5 +73,5 @@ def print_json(value: Any) -> None:
 
 def fail(message: str, code: int = EXIT_WRONG) -> typer.Exit:
     """Say what is wrong on standard error; raise the result."""
-    typer.echo(f"aps-rag: {message}", err=True)
+    typer.echo(f"aps-rag: {harmless(message)}", err=True)
     return typer.Exit(code)

@@ -16,6 +16,7 @@ from aps_rag_pipeline.cli.common import (
     console,
     fail,
     load_settings,
+    plain,
     print_json,
     table,
 )
@@ -50,8 +51,8 @@ def listing(
     if found:
         shown = table("id", "feed", "place", "reason", "what would help", "tries", "next try")
         for letter in found:
-            cells = (letter.feed, letter.place, letter.reason, letter.remedy)
-            shown.add_row(letter.id, *map(_plain, cells), str(letter.attempts), _when(letter))
+            told = (letter.place, letter.reason, letter.remedy)
+            shown.add_row(letter.id, letter.feed, *told, letter.attempts, _when(letter))
         console().print(shown)
     typer.echo(f"{len(found)} failure{'s' if len(found) != 1 else ''}")
 
@@ -82,7 +83,7 @@ def explain(ids: IdsArgument = None, config_file: ConfigOption = None, as_json: 
         }
         for name, value in facts.items():
             if value:
-                console().print(_plain(f"{name + ':':17}{value}"), soft_wrap=True)
+                console().print(plain(f"{name + ':':17}{value}"), soft_wrap=True)
         typer.echo("")
 
 
@@ -165,11 +166,3 @@ def _when(letter: Letter) -> str:
     if letter.retry_at is not None:
         return str(letter.retry_at)[:16]
     return "when it changes"
-
-
-def _plain(text: str) -> Any:
-    from rich.text import Text
-
-    from query.present import safe
-
-    return Text(safe(text))

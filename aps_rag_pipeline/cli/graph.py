@@ -53,14 +53,11 @@ def query(
     as_json: JsonOption = False,
 ) -> None:
     """Run a reading Cypher query on the whole graph, labels or not; anything that writes is refused."""
-    from rich.text import Text
-
     from aps_rag_pipeline.cli.common import table
     from aps_rag_pipeline.stores.bolt import GraphError
     from aps_rag_pipeline.stores.bolt_server import address_for
     from aps_rag_pipeline.stores.cypher import WriteRefused, run_query
     from aps_rag_pipeline.stores.home import Home
-    from query.present import safe
 
     settings = load_settings(config_file)
     address = address_for(settings, Home(settings.home))
@@ -77,7 +74,7 @@ def query(
         return
     shown = table(*answer.columns)
     for row in answer.rows:
-        shown.add_row(*(Text(safe(str(value))) for value in row))
+        shown.add_row(*row)
     console().print(shown)
     if answer.truncated:
         typer.echo(f"cut after {limit} rows; --limit gives more")

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aps_rag_pipeline.cli.common import EXIT_INTERRUPTED, EXIT_WRONG, table
+from aps_rag_pipeline.cli.common import EXIT_INTERRUPTED, EXIT_WRONG, plain, table
 from aps_rag_pipeline.settings import CONFIG_VARIABLE, DEFAULT_CONFIG, Settings
 from aps_rag_pipeline.stores import trouble
 from aps_rag_pipeline.stores.home import Home
@@ -62,14 +62,13 @@ class Outcome:
 
     def render(self) -> Any:
         from rich.console import Group
-        from rich.text import Text
 
         shown = table("step", "changed", "counts")
         for name, counts in self.steps.items():
             rest = ", ".join(f"{k.replace('_', ' ')} {v:,}" for k, v in counts.items() if k != "changed" and v)
             shown.add_row(name, str(counts.get("changed", 0)), rest)
-        lines = [Text(f"failed: {line}", style="red") for line in [*self.failed_checks, *self.errors]]
-        lines += [Text(f"held: {line}", style="yellow") for line in self.held]
+        lines = [plain(f"failed: {line}", "red") for line in [*self.failed_checks, *self.errors]]
+        lines += [plain(f"held: {line}", "yellow") for line in self.held]
         end = (
             "interrupted; run sync again to go on"
             if self.interrupted
@@ -77,7 +76,7 @@ class Outcome:
             if self.ok
             else "failed; what was released before is still served"
         )
-        return Group(shown, *lines, Text(f"changed: {self.changed}; {end} (run {self.run_id})"))
+        return Group(shown, *lines, plain(f"changed: {self.changed}; {end} (run {self.run_id})"))
 
 
 def prepare_instance(settings: Settings) -> Path:
