@@ -135,7 +135,7 @@ class Feed(Section):
     def _has_a_place(self) -> Feed:
         if self.form == "files" and "location" not in self.model_fields_set:
             raise ValueError("`location` is missing: the folder or file to read")
-        if urlsplit(self.url).password:
+        if urlsplit(self.url if "//" in self.url else f"//{self.url}").password:
             raise ValueError("`url` has a password in it; put it into `credentials`")
         return self
 

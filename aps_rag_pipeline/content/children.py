@@ -61,7 +61,8 @@ class Child:
         try:
             # A module of our own, not multiprocessing: nothing of the caller's main module is imported again.
             self._process = subprocess.Popen(
-                [sys.executable, "-m", module, *arguments],
+                # Nor what lies in the folder where a command happens to run: `-m` alone would look there first.
+                [sys.executable, "-P", "-m", module, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

@@ -39,8 +39,9 @@ def http_url(feed: Feed, what: str) -> str:
         FeedError: there is none, or it is not one of the web.
     """
     if not feed.url.startswith(("http://", "https://")):
+        shown = feed.url.rpartition("@")[2]  # without a scheme no one has seen that there is a password before it
         raise FeedError(
-            f"feed {feed.name}: `url` is missing or not one of the web: {feed.url!r}; it is the address of {what}"
+            f"feed {feed.name}: `url` is missing or not one of the web: {shown!r}; it is the address of {what}"
         )
     return feed.url.rstrip("/")
 
