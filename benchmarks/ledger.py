@@ -13,6 +13,12 @@ from typing import Any
 
 RUNS = Path(__file__).parent / ".runs"
 REPOSITORY = Path(__file__).parents[1]
+#: The step that says which machine, versions and model a run is of.
+FACTS = "machine"
+
+
+class OtherFactsError(Exception):
+    """A run is gone on with on another machine, with other versions or with another model."""
 
 
 class Ledger:
@@ -23,6 +29,23 @@ class Ledger:
         self.steps = folder / "steps"
         self.steps.mkdir(parents=True, exist_ok=True)
         self._load_noted = False
+
+    def hold_to(self, facts: dict[str, Any]) -> None:
+        """Keep what the figures of this run are true of, as the step `machine`.
+
+        Raises:
+            OtherFactsError: the run was begun with something else; its message names it, and what to do.
+        """
+        before, now = _flat(self.result(FACTS)), _flat(facts)
+        before.pop("commit", None)
+        if before and before != now:
+            names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+            told = "; ".join(f"{name}: {before.get(name, 'not noted')}, now {now.get(name, 'none')}" for name in names)
+            raise OtherFactsError(
+                f"The run {self.folder.name!r} was begun with something else ({told}). One report cannot hold both: "
+                "start over with --fresh, or keep it and give this one another name with --run NAME."
+            )
+        self.step(FACTS, lambda: facts)
 
     def step(self, name: str, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """The result of a step, done now unless it was done before. Times are printed as they come."""
@@ -78,6 +101,13 @@ class Ledger:
 
     def _path(self, name: str) -> Path:
         return self.steps / f"{name}.json"
+
+
+def _flat(facts: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in facts.items():
+        found |= {f"{name} {inner}": one for inner, one in value.items()} if isinstance(value, dict) else {name: value}
+    return found
 
 
 def commit() -> str:

@@ -1,7 +1,8 @@
 """The whole benchmark in one command: `python -m benchmarks.run --sizes 3000,15000 --peers`.
 
 Each step runs in a process of its own and leaves a file in `benchmarks/.runs/<run>/`, so that a run that was broken off
-goes on where it was. The report goes to `benchmarks/results/<run>.md`, with a drawing beside it.
+goes on where it was, given the same machine, model and versions. The report goes to `benchmarks/results/<run>.md`, with
+a drawing beside it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from benchmarks import machine, report
 from benchmarks.comparison import Comparison
-from benchmarks.ledger import REPOSITORY, RUNS, Ledger
+from benchmarks.ledger import REPOSITORY, RUNS, Ledger, OtherFactsError
 from benchmarks.measuring import measure
 from benchmarks.pipeline import Facility
 
@@ -28,7 +29,10 @@ def main(arguments: list[str] | None = None) -> Path:
     if given.fresh:
         shutil.rmtree(folder, ignore_errors=True)
     ledger = Ledger(folder)
-    ledger.step("machine", machine.describe)
+    try:
+        ledger.hold_to({"embedding model": given.model, **machine.describe()})
+    except OtherFactsError as error:
+        raise SystemExit(str(error)) from error
     facilities = [Facility(ledger, size, given.model) for size in given.sizes]
     comparisons = {name: Comparison(ledger, name, given.model) for name in _compared_before(ledger)}
 

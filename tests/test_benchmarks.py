@@ -12,7 +12,7 @@ import pytest
 
 from aps_rag_pipeline.demo.write import write as write_demo
 from benchmarks import charts, comparison, documents, editing, machine, measuring, report, run, work
-from benchmarks.ledger import Ledger
+from benchmarks.ledger import Ledger, OtherFactsError
 from benchmarks.peers import environments
 
 PEERS = Path(comparison.__file__).parent / "peers"
@@ -189,6 +189,39 @@ def test_a_step_is_done_once(tmp_path):
     with pytest.raises(ZeroDivisionError):
         Ledger(tmp_path).step("broken", lambda: {"n": 1 / 0})
     assert Ledger(tmp_path).result("broken") == {}
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        ({"embedding model": MODEL}, "embedding model: gt-a, now test:hash-32"),
+        ({"cpu": "faster"}, "cpu: slow, now faster"),
+        ({"memory_gib": 64.0}, "memory_gib: 23.5, now 64.0"),
+        ({"packages": {"lancedb": "0.41.0"}}, "packages lancedb: 0.40.0, now 0.41.0"),
+    ],
+)
+def test_a_run_holds_figures_of_one_model_machine_and_stores(tmp_path, other, told):
+    facts = {"embedding model": "gt-a", "cpu": "slow", "memory_gib": 23.5, "packages": {"lancedb": "0.40.0"}}
+    for _ in range(2):
+        Ledger(tmp_path / "bench").hold_to(facts)
+    with pytest.raises(OtherFactsError) as caught:
+        Ledger(tmp_path / "bench").hold_to(facts | other)
+    assert f"({told})" in str(caught.value)
+    assert "--fresh" in str(caught.value)
+    assert "--run NAME" in str(caught.value)
+
+
+def test_another_model_is_refused_before_anything_is_reported(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "RUNS", tmp_path / "runs")
+    monkeypatch.setattr(report, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(run.Facility, "run", lambda facility: None)
+    path = run.main(["--sizes", "300", "--model", MODEL])
+    text = path.read_text()
+    with pytest.raises(SystemExit, match=f"embedding model: {MODEL}, now {run.DEFAULT_MODEL}"):
+        run.main(["--sizes", "300"])
+    assert path.read_text() == text
+    assert run.DEFAULT_MODEL in run.main(["--sizes", "300", "--fresh"]).read_text()
+    assert MODEL in run.main(["--sizes", "300", "--model", MODEL, "--run", "other"]).read_text()
 
 
 def test_environments_say_what_is_missing(tmp_path, monkeypatch):
