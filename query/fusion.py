@@ -15,8 +15,8 @@ K = 60
 DEPTH = 50
 #: At most so many of the places in `DEPTH` are kept for exact hits that fusion ranked lower.
 RESERVED = 20
-#: A word that no more passages hold is rare.
-RARE = 10
+#: A word that no more chunks hold is rare: those that have it are a channel of their own.
+RARE = 3
 
 Weights = Mapping[str, float]
 #: The best hits may support each other: so many hits, at most so many records one, and what each lends, by intent.
@@ -27,17 +27,17 @@ SUPPORT: dict[Intent, float] = {"troubleshooting": 0.3, "multi_hop": 0.3, "time"
 TOO_COMMON = 30
 #: Fixed weights instead of those by intent.
 PROFILES: dict[str, Weights] = {
-    "dense-heavy": {"dense": 0.9, "sparse": 0.1, "exact": 0.1, "focus": 0.1, "period": 0.3},
-    "even": {"dense": 0.5, "sparse": 0.5, "exact": 0.5, "focus": 0.5, "period": 0.3},
+    "dense-heavy": {"dense": 0.9, "sparse": 0.1, "rare": 0.1, "exact": 0.1, "focus": 0.1, "period": 0.3},
+    "even": {"dense": 0.5, "sparse": 0.5, "rare": 0.5, "exact": 0.5, "focus": 0.5, "period": 0.3},
 }
 WEIGHTS: dict[Intent, Weights] = {
-    "identifier": {"dense": 0.1, "sparse": 0.3, "exact": 1.0, "focus": 0.1, "period": 0.3},
-    "fact": {"dense": 0.5, "sparse": 0.5, "exact": 0.5, "focus": 2.0, "period": 0.3},
-    "statistics": {"dense": 0.4, "sparse": 0.6, "exact": 0.5, "focus": 1.0, "period": 0.3},
-    "troubleshooting": {"dense": 0.5, "sparse": 0.5, "exact": 0.5, "focus": 2.0, "period": 0.3},
-    "multi_hop": {"dense": 0.5, "sparse": 0.5, "exact": 0.5, "focus": 2.0, "period": 0.3},
-    "concept": {"dense": 0.6, "sparse": 0.4, "exact": 0.3, "focus": 0.5, "period": 0.3},
-    "time": {"dense": 0.5, "sparse": 0.5, "exact": 0.5, "focus": 1.0, "period": 0.3},
+    "identifier": {"dense": 0.1, "sparse": 0.3, "rare": 0.3, "exact": 1.0, "focus": 0.1, "period": 0.3},
+    "fact": {"dense": 0.5, "sparse": 0.5, "rare": 0.5, "exact": 0.5, "focus": 2.0, "period": 0.3},
+    "statistics": {"dense": 0.4, "sparse": 0.6, "rare": 0.5, "exact": 0.5, "focus": 1.0, "period": 0.3},
+    "troubleshooting": {"dense": 0.5, "sparse": 0.5, "rare": 0.5, "exact": 0.5, "focus": 2.0, "period": 0.3},
+    "multi_hop": {"dense": 0.5, "sparse": 0.5, "rare": 0.5, "exact": 0.5, "focus": 2.0, "period": 0.3},
+    "concept": {"dense": 0.6, "sparse": 0.4, "rare": 0.5, "exact": 0.3, "focus": 0.5, "period": 0.3},
+    "time": {"dense": 0.5, "sparse": 0.5, "rare": 0.5, "exact": 0.5, "focus": 1.0, "period": 0.3},
 }
 #: A list of process variables, or a script, names everything and tells little of what happened: unless a question asks
 #: for those kinds, their scores count for less.

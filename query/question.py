@@ -162,12 +162,23 @@ class Question:
             found["exact"], own = retrieval.exact_channel(index, asked.identifiers, words[0], filters)
         if self.mode in ("hybrid", "sparse"):
             found["sparse"] = _merged([self._sharing(text, filters, phrase) for text in words])
+        if self.mode == "hybrid":
+            found["rare"] = self._rare(said or [asked.text], filters)
         focus = [] if within is None else self._focus(within, said, filters)
         if near is not None:
             found["dense"] = near.result()
         if within is not None:
             found["focus"] = focus
         return retrieval.collect(found, found.get("exact", [])[:own])
+
+    def _rare(self, said: Sequence[str], filters: Filters) -> list[Found]:
+        """Chunks with a word of the question that few of them have: vectors know nothing of such a word."""
+        index = self.snapshot.index
+
+        def is_rare(word: str) -> bool:  # in all that the reader may see, not in the time that is asked about
+            return 0 < len(index.words(word, self.visible, fusion.RARE + 1)) <= fusion.RARE
+
+        return _merged([index.words(word, filters, fusion.RARE) for word in dict.fromkeys(said) if is_rare(word)])
 
     def _sharing(self, words: str, filters: Filters, phrase: str) -> list[Found]:
         index = self.snapshot.index
@@ -212,16 +223,9 @@ class Question:
             scores = fusion.preferred(scores, lambda item: _prior(item, priors, asked.sources))
         if self.weights is None and asked.intent in fusion.SUPPORT:
             scores = self._supported(scores, fusion.SUPPORT[asked.intent])
-        first = self.channels.own if is_bare(self.understanding) else self._rare_word()
+        first = self.channels.own if is_bare(self.understanding) else []
         order = fusion.protect(list(scores), self.channels.ranked.get("exact", []), first)
         return [(passage_id, scores[passage_id]) for passage_id in order]
-
-    def _rare_word(self) -> list[str]:
-        """Passages with the one word that was asked for, when few have it: vectors know nothing of a rare name, and
-        fusion would put what they hold nearest before it."""
-        found = self.channels.ranked.get("sparse", [])
-        alone = self.weights is None and len(self.understanding.text.split()) == 1 and not self.variants
-        return found if alone and len(found) <= fusion.RARE else []
 
     def _supported(self, scores: dict[str, float], share: float) -> dict[str, float]:
         best = list(scores)[: fusion.SUPPORT_DEPTH]

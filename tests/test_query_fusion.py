@@ -50,7 +50,7 @@ def test_repeated_ids_count_by_their_better_rank() -> None:
 
 def test_every_intent_weighs_every_channel() -> None:
     for weights in (*WEIGHTS.values(), *PROFILES.values()):
-        assert set(weights) == {"dense", "sparse", "exact", "focus", "period"}
+        assert set(weights) == {"dense", "sparse", "rare", "exact", "focus", "period"}
         assert all(weight > 0 for weight in weights.values())
 
 
