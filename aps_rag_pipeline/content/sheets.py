@@ -1,8 +1,8 @@
 """A sheet of a workbook as what people see on it: tables, captions, notes, and printed reports.
 
 Tables end at a blank row behind which something else begins: other columns, a caption, another heading row. A blank
-column parts tables where each side is one by itself: a gap alone may be for looks. A report is a sheet in which the
-same labels come again and again, each time with other values below them.
+column parts tables where each side is surely one by itself: a gap alone may be for looks. A report is a sheet in which
+the same labels come again and again, each time with other values below them.
 """
 
 from __future__ import annotations
@@ -97,16 +97,31 @@ def _cut(block: _Block, begin: int, end: int | None) -> _Block:
 
 
 def _apart(left: _Block, right: _Block) -> bool:
-    """Whether two sides are tables by themselves: of other rows, with the same headings, or each with a key of its own.
+    """Whether two sides are tables by themselves: with the same headings, or each with a key of its own and the right
+    one far off or longer than the left.
 
-    Where in doubt they are one: what belongs to a row is found beside it.
+    Where in doubt they are one: what belongs to a row is found beside it, and the right one may have no other name.
     """
+    left, right = _below_captions(left), _below_captions(right)
     if not (_is_whole(left) and _is_whole(right)):
         return False
-    if [row.number for row in left.rows] != [row.number for row in right.rows]:
+    if _same_headings(left, right):
         return True
-    heads = [{side.rows[0].cells[column] for column in side.columns} for side in (left, right)]
-    return bool(heads[0] & heads[1]) or (_has_key(left) and _has_key(right))
+    far = min(right.columns) - max(left.columns) > 2
+    longer = right.rows[-1].number > left.rows[-1].number
+    return (far or longer) and _has_key(left) and _has_key(right)
+
+
+def _same_headings(left: _Block, right: _Block) -> bool:
+    """Whether both begin with a column of the same name, and most others have the same names too or it says the same:
+    units and limits alone come twice in one table."""
+    mine, other = ([side.rows[0].cells[column] for column in sorted(side.columns)] for side in (left, right))
+    if mine[0] != other[0]:
+        return False
+    if 2 * len(set(mine[1:]) & set(other[1:])) > max(len(mine), len(other)) - 1:
+        return True
+    keys, others = ([row.cells[min(side.columns)] for row in side.rows] for side in (left, right))
+    return keys == others and len(set(keys)) == len(keys)
 
 
 def _has_key(side: _Block) -> bool:
@@ -121,12 +136,15 @@ def _has_key(side: _Block) -> bool:
 
 def _is_whole(side: _Block) -> bool:
     """Whether it has a heading for each of several columns, and no line that is the other side's alone."""
-    body = side.rows[len(list(_captions([row.texts() for row in side.rows]))) :]
-    if len(body) < 2 or any(len(row.filled) < 2 for row in body):
+    if len(side.rows) < 2 or any(len(row.filled) < 2 for row in side.rows):
         return False
-    head, columns = body[0], _Block(body).columns
-    unbroken = all(below.number == above.number + 1 for above, below in pairwise(body))
+    head, columns = side.rows[0], side.columns
+    unbroken = all(below.number == above.number + 1 for above, below in pairwise(side.rows))
     return unbroken and set(head.filled) == columns and all(isinstance(head.cells[column], str) for column in columns)
+
+
+def _below_captions(block: _Block) -> _Block:
+    return _Block(block.rows[len(list(_captions([row.texts() for row in block.rows]))) :])
 
 
 def _captions(rows: list[list[str]]) -> Iterator[str]:
