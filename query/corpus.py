@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import contextlib
+import threading
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -15,14 +17,19 @@ from query.filters import Filters, known_sources, reader
 from query.found import key_of
 from query.question import Question, Request
 from query.results import Answer, CorpusStatus, Mode, RecordView, SearchResult
-from query.snapshot import Snapshot
+from query.snapshot import RetiredError, Snapshot
 from query.times import Bound, ShiftLike, parse_bound
+
+
+class CorpusClosedError(RuntimeError):
+    """Something was asked of a corpus after it was closed."""
 
 
 class Corpus:
     """A reader's view of the newest release at the time of opening, or of the last :meth:`refresh`.
 
-    Safe to share by threads. Use it as a context manager, or close it.
+    Safe to share by threads. Use it as a context manager, or close it; a call that begins later raises
+    :class:`CorpusClosedError`.
     """
 
     def __init__(self, home: Home, filters: Filters, shifts: Sequence[ShiftLike], zone: ZoneInfo | None) -> None:
@@ -31,6 +38,7 @@ class Corpus:
         self._shifts = tuple(shifts)
         self._zone = zone
         self._snapshot = Snapshot(home)
+        self._changing = threading.Lock()
 
     @classmethod
     def open(
@@ -62,16 +70,17 @@ class Corpus:
         self.close()
 
     def close(self) -> None:
-        """Let the release go; the collector may take it once it is old."""
-        self._snapshot.retire()
+        """Let the release go; the collector may take it once it is old and the calls under way have ended."""
+        with self._changing:
+            self._snapshot.retire()
 
     def refresh(self) -> int:
         """Serve the newest release from now on; gives its number. Calls under way end on the one they began with."""
-        old, self._snapshot = self._snapshot, Snapshot(self._home)
-        if old.release.manifest.model.fingerprint == self._snapshot.release.manifest.model.fingerprint:
-            self._snapshot._encoder = old._encoder
-        old.retire()
-        return self.release
+        with self._changing:
+            with self._used() as old:
+                self._snapshot = Snapshot(self._home, old)
+            old.retire()
+            return self.release
 
     @property
     def release(self) -> int:
@@ -109,7 +118,7 @@ class Corpus:
             TypeError: `variants` is one text.
         """
         request = self._request(text, sources, feeds, since, until, mode, profile, now, variants)
-        with self._snapshot.used() as snapshot:
+        with self._used() as snapshot:
             return Question(snapshot, request).search(max(k, 0))
 
     def ask(
@@ -127,7 +136,7 @@ class Corpus:
         """Sentences of the corpus that answer a question, each with its citation keys; or that there is no answer, why,
         and the nearest records. Arguments as for :meth:`search`."""
         request = self._request(text, sources, feeds, since, until, mode, profile, now, variants)
-        with self._snapshot.used() as snapshot:
+        with self._used() as snapshot:
             return Question(snapshot, request).answer()
 
     def record(self, key: str) -> RecordView:
@@ -138,7 +147,7 @@ class Corpus:
             RecordNotFoundError: there is none that the reader may see.
             AmbiguousKeyError: several are called so.
         """
-        with self._snapshot.used() as snapshot:
+        with self._used() as snapshot:
             return lookup.find_record(
                 snapshot.release,
                 self._filters,
@@ -153,8 +162,23 @@ class Corpus:
 
     def status(self) -> CorpusStatus:
         """What the open release holds for this reader."""
-        with self._snapshot.used() as snapshot:
+        with self._used() as snapshot:
             return lookup.status_of(snapshot.release, self._filters)
+
+    @contextlib.contextmanager
+    def _used(self) -> Iterator[Snapshot]:
+        """The snapshot that serves a call, open until the call ends."""
+        with contextlib.ExitStack() as call:
+            yield self._entered(call)
+
+    def _entered(self, call: contextlib.ExitStack) -> Snapshot:
+        while True:
+            snapshot = self._snapshot
+            try:
+                return call.enter_context(snapshot.used())
+            except RetiredError:
+                if snapshot is self._snapshot:  # no other has followed it
+                    raise CorpusClosedError(f"{self._home.root}: the corpus is closed; open it again") from None
 
     def _request(
         self,

@@ -26,16 +26,27 @@ if TYPE_CHECKING:
 _THREADS = 4
 
 
-class Snapshot:
-    """An open release with what is loaded of it on first use. Closed when it is retired and no call uses it."""
+class RetiredError(Exception):
+    """The snapshot was retired, so that no further call can use it."""
 
-    def __init__(self, home: Home) -> None:
+
+class Snapshot:
+    """An open release with what is loaded of it on first use. Closed when it is retired and no call uses it.
+
+    Args:
+        before: the snapshot that this one follows; the model is taken over where it is the same.
+    """
+
+    def __init__(self, home: Home, before: Snapshot | None = None) -> None:
         self.home = home
         self.release: Release = open_release(home)
         self._users = 0
         self._retired = False
+        self._closed = False
         self._lock = threading.Lock()
         self._encoder: Future[Encoder] | None = None
+        if before is not None and before.release.manifest.model.fingerprint == self.release.manifest.model.fingerprint:
+            self._encoder = before._encoder
         self._searched = lru_cache(maxsize=256)(lambda filters: lookup.searched(self.release, filters))
         self._beginnings = lru_cache(maxsize=256)(
             lambda visible, kind: lookup.beginnings_in(self.release, visible, kind)
@@ -87,7 +98,14 @@ class Snapshot:
 
     @contextlib.contextmanager
     def used(self) -> Iterator[Snapshot]:
+        """Keep it open for a call.
+
+        Raises:
+            RetiredError: it is retired, and may be closed already.
+        """
         with self._lock:
+            if self._retired:
+                raise RetiredError
             self._users += 1
         try:
             yield self
@@ -103,8 +121,9 @@ class Snapshot:
 
     def _close_if_done(self) -> None:
         with self._lock:
-            if not self._retired or self._users:
+            if not self._retired or self._users or self._closed:
                 return
+            self._closed = True
         if "pool" in self.__dict__:
             self.pool.shutdown()
         if "index" in self.__dict__:

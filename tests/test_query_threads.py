@@ -1,0 +1,113 @@
+"""A corpus that threads share: calls beside a refresh, after the end, and while the model is still loading."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from aps_rag_pipeline.stores import releases
+from aps_rag_pipeline.stores.home import Home
+from query import Corpus
+from query.corpus import CorpusClosedError
+from query.snapshot import Snapshot
+from tests.released import Written, write_release
+
+PUMPS = [Written("bely", str(n), f"Pump {n}", (f"Pump {n} tripped at the vacuum gate.",)) for n in range(1, 6)]
+
+CALLS: list[Callable[[Corpus], object]] = [
+    lambda corpus: corpus.search("pump"),
+    lambda corpus: corpus.search("pump", mode="sparse"),
+    lambda corpus: corpus.ask("which pump tripped?"),
+    lambda corpus: corpus.record("BELY:1"),
+    lambda corpus: corpus.status(),
+]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return write_release(tmp_path, PUMPS)
+
+
+def just_before_use(monkeypatch: pytest.MonkeyPatch, happen: Callable[[], object]) -> None:
+    """Let something happen in another thread once, between a call's look for the snapshot and its use."""
+    used, happened = Snapshot.used, threading.Event()
+
+    def late(self: Snapshot) -> AbstractContextManager[Snapshot]:
+        if not happened.is_set():
+            happened.set()
+            other = threading.Thread(target=happen)
+            other.start()
+            other.join()
+        return used(self)
+
+    monkeypatch.setattr(Snapshot, "used", late)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_call_beside_a_refresh_is_served_by_the_next_release(
+    home: Home, monkeypatch: pytest.MonkeyPatch, call: Callable[[Corpus], object]
+) -> None:
+    with Corpus.open(home, None) as corpus:
+        call(corpus)
+        just_before_use(monkeypatch, corpus.refresh)
+        call(corpus)
+        assert releases.leased(releases.folder_of(home, 1))
+    assert not releases.leased(releases.folder_of(home, 1))
+
+
+def test_a_call_that_began_keeps_its_release_through_a_refresh(home: Home) -> None:
+    with Corpus.open(home, None) as corpus:
+        with corpus._snapshot.used() as begun:
+            write_release(home.root, PUMPS, number=2)
+            assert corpus.refresh() == 2
+            assert releases.leased(releases.folder_of(home, 1))
+            assert begun.release.manifest.number == 1
+        assert not releases.leased(releases.folder_of(home, 1))
+
+
+@pytest.mark.parametrize("call", [*CALLS, Corpus.refresh])
+def test_a_closed_corpus_says_so(home: Home, call: Callable[[Corpus], object]) -> None:
+    corpus = Corpus.open(home, None)
+    corpus.close()
+    corpus.close()
+    with pytest.raises(CorpusClosedError, match="the corpus is closed"):
+        call(corpus)
+    assert not releases.leased(releases.folder_of(home, 1))
+
+
+def test_a_corpus_that_is_closed_while_it_is_refreshed_stays_closed(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = Corpus.open(home, None)
+    closing = threading.Thread(target=corpus.close)
+    made = Snapshot.__init__
+
+    def slow(self: Snapshot, *arguments: object) -> None:
+        closing.start()
+        made(self, *arguments)
+
+    monkeypatch.setattr(Snapshot, "__init__", slow)
+    corpus.refresh()
+    closing.join()
+    assert not releases.leased(releases.folder_of(home, 1))
+    with pytest.raises(CorpusClosedError):
+        corpus.status()
+
+
+def test_a_release_is_given_back_once(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    given_back: list[int] = []
+    close = releases.Release.close
+
+    def counted(self: releases.Release) -> None:
+        given_back.append(self.manifest.number)
+        close(self)
+
+    monkeypatch.setattr(releases.Release, "close", counted)
+    with Corpus.open(home, None) as corpus:
+        corpus.search("pump")
+        corpus.close()
+    assert given_back == [1]
