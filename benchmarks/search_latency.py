@@ -3,7 +3,8 @@
     python -m benchmarks.large_home demo/home /tmp/large
     python -m benchmarks.search_latency /tmp/large demo/truth.json --json latency.json
 
-Recall compares the hundred chunks that the dense channel finds nearest with the hundred that are, by their vectors.
+Recall compares the hundred chunks that the dense channel finds nearest with the hundred that are, by their vectors. The
+channel is asked for as many as a search asks it for: how many partitions and whole vectors it looks at goes by that.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import psutil
 
 from query import Corpus
 from query.filters import Filters, reader
-from query.retrieval import DEPTH
+from query.retrieval import AHEAD, DEPTH
 from query.words import content_words
 
 #: Filters by name: groups of the reader (None: the owner), and days before the newest record.
@@ -92,7 +93,7 @@ class Exact:
         depth, shares = min(DEPTH, len(ids)), []
         for vector in vectors:
             nearest = ids[np.argsort(-(stored @ vector))[:depth]]
-            found = corpus._snapshot.meaning.near(vector.reshape(1, -1), filters, 2 * DEPTH)[0]
+            found = corpus._snapshot.meaning.near(vector.reshape(1, -1), filters, AHEAD)[0]
             shares.append(len({hit.chunk_id for hit in found[:depth]} & set(nearest)) / depth)
         return {"mean": round(float(np.mean(shares)), 4), "least": round(min(shares), 2), "rows": len(ids)}
 

@@ -8,12 +8,15 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from aps_rag_pipeline.demo.write import write as write_demo
-from benchmarks import charts, comparison, documents, editing, machine, measuring, report, run, work
+from benchmarks import charts, comparison, documents, editing, machine, measuring, report, run, search_latency, work
 from benchmarks.ledger import Ledger, OtherFactsError
 from benchmarks.peers import environments
+from query import retrieval
+from query.filters import Filters
 
 PEERS = Path(comparison.__file__).parent / "peers"
 MODEL = "test:hash-32"
@@ -272,6 +275,24 @@ def test_the_report_sets_systems_side_by_side(tmp_path, monkeypatch):
     assert "| LlamaIndex IngestionPipeline, hybrid | 19 of 20 | 19 of 20 |" in text
     assert "- haiku.rag: stopped, no Python 3.12" in text
     assert (tmp_path / "results" / "small.svg").exists()
+
+
+class Meaning:
+    """A dense channel that finds half of the nearest, unless it is asked for as many as a search asks it for."""
+
+    def near(self, vectors: np.ndarray, filters: Filters, limit: int) -> list[list[SimpleNamespace]]:
+        near = range(500) if limit == retrieval.AHEAD else range(50)
+        return [[SimpleNamespace(chunk_id=str(number)) for number in near][:limit] for _ in vectors]
+
+
+def test_recall_is_that_of_the_product_s_own_searches():
+    exact = search_latency.Exact.__new__(search_latency.Exact)
+    exact.ids = np.array([str(number) for number in range(500)])
+    exact.vectors = np.array([[1 - number / 500] for number in range(500)], dtype=np.float32)
+    exact.labels, exact.created = [("public",)] * 500, [None] * 500
+    corpus = SimpleNamespace(_snapshot=SimpleNamespace(meaning=Meaning()))
+    found = exact.recall(corpus, np.ones((2, 1), dtype=np.float32), Filters())
+    assert found == {"mean": 1.0, "least": 1.0, "rows": 500}
 
 
 @pytest.mark.slow
