@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import zip_longest
 
+import openpyxl
 import pytest
 
-from tests.test_office_round_trip import cells, read, sheet_of, tables
+from tests.test_office_round_trip import cells, read, saved, sheet_of, tables
 
 CURRENTS = [["PV", "A"], ["S1A:Q1", 80.5], ["S1A:Q2", 81]]
 PUMPS = [["pump", "gpm", "state"], ["P3", 12, "on"], ["P4", 14, "off"]]
@@ -43,6 +44,34 @@ def test_tables_beside_each_other_have_captions_of_their_own(tmp_path_factory: p
         ("May Currents", ["PV", "A"]),
         ("May Pumps", ["pump", "gpm", "state"]),
     ]
+
+
+@pytest.mark.parametrize(
+    ("above", "merged", "titles"),
+    [
+        ([["Currents"]], "", ("Currents", "S")),
+        ([[None, None, None, None, "Pumps"]], "", ("S", "Pumps")),
+        ([["Currents"], [None, None, None, None, "Pumps"]], "", ("Currents", "Pumps")),
+        ([["May"], [None, None, None, None, "Pumps"], ["Currents"]], "", ("May Currents", "May Pumps")),
+        ([["May"], ["Currents"]], "B2:H2", ("May Currents", "May")),
+        ([["May"]], "B2:H2", ("May", "May")),
+        ([["Currents"]], "B2:C2", ("Currents", "S")),
+        ([[None, None, "May"]], "", ("May", "May")),
+    ],
+    ids=["left", "right", "each in a row", "title", "title over one", "merged over both", "merged over one", "between"],
+)
+def test_a_caption_names_what_it_stands_above(
+    above: list[list[object]], merged: str, titles: tuple[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    book = openpyxl.Workbook()
+    book.active.title = "S"
+    for number, row in enumerate([*above, *beside(CURRENTS, PUMPS, 2)], 2):
+        for column, value in enumerate(row, 2):  # the sheet's first row and column are blank
+            book.active.cell(number, column, value)
+    if merged:
+        book.active.merge_cells(merged)
+    found = read(saved(book), "t.xlsx", tmp_path_factory)
+    assert [(part.title, cells(part.text)[0][0]) for part in found.parts] == [(titles[0], "PV"), (titles[1], "pump")]
 
 
 def test_a_blank_column_for_looks_does_not_part_a_table(tmp_path_factory: pytest.TempPathFactory) -> None:

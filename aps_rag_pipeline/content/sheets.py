@@ -8,7 +8,7 @@ the same labels come again and again, each time with other values below them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -56,22 +56,45 @@ def lay_out(sheet: Sheet, assembly: Assembly) -> None:
         return
     assembly.place(f"sheet {sheet.name}", sheet.name)
     for block in _blocks(rows):
-        _table(block, assembly)
+        _table(block, sheet.across, assembly)
 
 
-def _table(block: _Block, assembly: Assembly) -> None:
+def _table(block: _Block, across: Mapping[tuple[int, int], int], assembly: Assembly) -> None:
     """A table, or several side by side; lines above that fill one cell are the caption, and alone they are text."""
-    texts = [row.texts() for row in block.rows]
-    captions = list(_captions(texts))
-    sides = _sides(_Block(block.rows[len(captions) :]))
-    for side in sides:
-        own = list(_captions([row.texts() for row in side.rows])) if len(sides) > 1 else []
-        body = side.rows[len(own) :]
-        columns = _Block(body).columns or {0}
-        cells = (row.texts()[min(columns) : max(columns) + 1] for row in body)
-        assembly.table(pipe_table(cells), " ".join([*captions, *own]))
-    if len(captions) == len(texts):
+    captions = list(_captions([row.texts() for row in block.rows]))
+    if len(captions) == len(block.rows):
         assembly.prose("\n".join(captions))
+        return
+    above, below = block.rows[: len(captions)], _Block(block.rows[len(captions) :])
+    sides = _sides(below)
+    bodies = [_below_captions(side) for side in sides] if len(sides) > 1 else sides
+    for body, titles in zip(bodies, _titles(above, sides, bodies, across), strict=True):
+        columns = body.columns or {0}
+        cells = (row.texts()[min(columns) : max(columns) + 1] for row in body.rows)
+        assembly.table(pipe_table(cells), " ".join(titles))
+
+
+def _titles(
+    above: list[_Row], sides: list[_Block], bodies: list[_Block], across: Mapping[tuple[int, int], int]
+) -> list[list[str]]:
+    """The captions of each side: its own, and of those in rows above all sides what stands above its columns.
+
+    Above all stands what a merged cell carries there or what begins between them, and what begins at the left where
+    every side has another caption below.
+    """
+    found = [
+        [row.texts()[row.filled[0]] for row in side.rows[: len(side.rows) - len(body.rows)]]
+        for side, body in zip(sides, bodies, strict=True)
+    ]
+    for row in reversed(above):
+        first = row.filled[0]
+        last = across.get((row.number, first), first)
+        over = [n for n, body in enumerate(bodies) if first <= max(body.columns) and min(body.columns) <= last]
+        if not over or (over == [0] and all(found)):
+            over = list(range(len(bodies)))
+        for number in over:
+            found[number].insert(0, row.texts()[first])
+    return found
 
 
 def _sides(block: _Block) -> list[_Block]:

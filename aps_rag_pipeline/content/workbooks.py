@@ -6,8 +6,8 @@ import io
 import re
 import zipfile
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta
 from typing import IO, TYPE_CHECKING
 from xml.parsers import expat
@@ -31,10 +31,14 @@ _BYTES_PER_CELL = 32
 
 @dataclass(frozen=True)
 class Sheet:
-    """`rows` gives `(row number, cells)` of every row that is not blank; numbers are those the program shows."""
+    """`rows` gives `(row number, cells)` of every row that is not blank; numbers are those the program shows.
+
+    `across` gives, by row number and index in `cells`, the last index that a cell merged to the right covers.
+    """
 
     name: str
     rows: Iterator[tuple[int, list[Cell]]]
+    across: Mapping[tuple[int, int], int] = field(default_factory=dict)
 
 
 def is_workbook(data: bytes) -> bool:
@@ -51,7 +55,8 @@ def read_sheets(data: bytes, limits: Limits) -> Iterator[Sheet]:
         _check_extents(data, limits)
     workbook = _open(data)
     for name in workbook.sheet_names:
-        yield Sheet(name, _rows(_sheet(workbook, name)))
+        sheet = _sheet(workbook, name)
+        yield Sheet(name, _rows(sheet), _across(sheet))
 
 
 def _open(data: bytes) -> CalamineWorkbook:
@@ -77,6 +82,12 @@ def _unreadable(error: BaseException, place: str = "") -> UnreadableError:
     if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
         raise error
     return UnreadableError(f"{place}not a readable workbook ({error})", remedy="open it and save it again as .xlsx")
+
+
+def _across(sheet: CalamineSheet) -> dict[tuple[int, int], int]:
+    offset = sheet.start[1] if sheet.start else 0
+    merged = sheet.merged_cell_ranges or ()
+    return {(top + 1, left - offset): right - offset for (top, left), (_, right) in merged if right > left}
 
 
 def _rows(sheet: CalamineSheet) -> Iterator[tuple[int, list[Cell]]]:
