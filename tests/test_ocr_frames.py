@@ -62,6 +62,16 @@ def test_a_picture_is_turned_as_its_exif_says(orientation: int, monkeypatch: pyt
     assert np.array_equal(whole(frame), np.asarray(ImageOps.exif_transpose(image)))
 
 
+@pytest.mark.parametrize("kind", ["PNG", "WEBP", "JPEG"])
+@pytest.mark.parametrize("exif", [b"XXXXXXXX", b"MM\0\0\0\0\0\x08", b"MM\0", b"II*\0", b"II*\0\xff\xff\xff\xff"])
+@pytest.mark.filterwarnings("ignore:.*EXIF")
+def test_damaged_exif_costs_the_orientation_alone(kind: str, exif: bytes) -> None:
+    image = noise(64, 48)
+    frame = opened(image, kind, exif=b"Exif\0\0" + exif, **({"lossless": True} if kind == "WEBP" else {}))
+    assert frame.size == (64, 48)
+    assert np.abs(whole(frame).astype(int) - np.asarray(image)).mean() < (1 if kind != "JPEG" else 30)
+
+
 @pytest.mark.parametrize("orientation", [1, 3, 6, 8])
 def test_pieces_of_a_turned_picture_cover_it_in_order(orientation: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(frames, "LONGEST", 200)

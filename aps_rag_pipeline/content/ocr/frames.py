@@ -6,6 +6,7 @@ Decoded, a large picture takes half a gigabyte; so nothing is ever made of it as
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Iterator
 
 import numpy as np
@@ -40,7 +41,7 @@ class Frame:
 
     def __init__(self, image: Image.Image) -> None:
         self._image: Image.Image | None = image
-        self._turn = _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
+        self._turn = _turn_of(image)
         self.size = image.size[::-1] if self._turn is not None and self._turn[1] else image.size
         self._range = self._values() if image.mode in _DEEP else (0.0, 255.0)
         sample = self._glance()
@@ -166,6 +167,14 @@ class Frame:
         width, height = self.size
         histogram = self._flat(sample).convert("L").histogram()
         return height >= width * 1.2 and width >= _GLANCE and sum(histogram[200:]) > 0.7 * sum(histogram)
+
+
+def _turn_of(image: Image.Image) -> tuple[Image.Transpose, bool, bool, bool] | None:
+    """How a picture is turned; damaged EXIF does not tell, and the picture is as good without."""
+    try:
+        return _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
+    except (struct.error, SyntaxError, OSError, ValueError, TypeError, LookupError):
+        return None
 
 
 def _ground_of(sample: Image.Image) -> str:
