@@ -70,7 +70,10 @@ class Corpus:
         self.close()
 
     def close(self) -> None:
-        """Let the release go; the collector may take it once it is old and the calls under way have ended."""
+        """Let the release go; the collector may take it once it is old and the calls under way have ended.
+
+        Waits neither for those calls nor for a model that is being loaded: what is loaded for nobody is dropped.
+        """
         with self._changing:
             self._snapshot.retire()
 

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     import tantivy
     from numpy.typing import NDArray
 
+    from aps_rag_pipeline.models import Encoder
+
 #: Records shown where there is no answer.
 NEAREST = 5
 _PREFIXES = frozenset(KEY_PREFIX.values())
@@ -69,13 +71,12 @@ class Question:
         self.weights = fusion.PROFILES[request.profile] if request.profile else None
         self.visible = request.visible
         self.filters = request.wanted
-        self.encoder = snapshot.load_encoder()
         self._vectors: dict[str, NDArray[np.float32]] = {}
         self._encoding = threading.Lock()
         text = cleaned(request.text)
         self.variants = _others(request.variants, text)
-        if self.mode != "sparse":  # encoded while the question is read
-            snapshot.pool.submit(self._vectors_of, [text, *self.variants])
+        if self.mode != "sparse" and text:  # encoded while the question is read
+            snapshot.once_loaded(lambda: self._vectors_of([text, *self.variants]))
         lexicon = retrieval.IndexLexicon(snapshot.index, request.visible)
         now = request.now or datetime.now(UTC)
         self.understanding = understand(request.text, lexicon, now, request.zone, request.shifts)
@@ -104,6 +105,11 @@ class Question:
         return [word for word in words if word.lower() not in common]
 
     @property
+    def encoder(self) -> Encoder:
+        """The release's model. Waits for it, and so must not be asked for in the pool before it is there."""
+        return self.snapshot.load_encoder().result()
+
+    @property
     def vector(self) -> NDArray[np.float32]:
         vector: NDArray[np.float32] = self._vectors_of([self.understanding.text])[0]
         return vector
@@ -114,7 +120,7 @@ class Question:
 
         with self._encoding:
             if missing := [text for text in dict.fromkeys(texts) if text not in self._vectors]:
-                encoder = self.encoder.result()
+                encoder = self.encoder
                 made = encoder.encode_query([encoder.tokens.head(text) for text in missing])
                 self._vectors.update(zip(missing, made, strict=True))
         return np.stack([self._vectors[text] for text in texts])
@@ -150,10 +156,12 @@ class Question:
 
     def _channels(self, filters: Filters, said: Sequence[str], phrase: str = "") -> retrieval.Channels:
         """Every channel. The vectors and what is near them are found beside the channels of words."""
-        index, asked, pool = self.snapshot.index, self.understanding, self.snapshot.pool
+        index, asked = self.snapshot.index, self.understanding
         near = None
         if self.mode in ("hybrid", "dense"):
-            near = pool.submit(lambda: self._near(self._vectors_of([asked.text, *self.variants]), filters))
+            near = self.snapshot.once_loaded(
+                lambda: self._near(self._vectors_of([asked.text, *self.variants]), filters)
+            )
         within = self._focus_query() if self.mode == "hybrid" and not is_bare(asked) else None
         words = [" ".join(said) or asked.text, *(" ".join(content_words(text)) or text for text in self.variants)]
         found: dict[str, list[Found]] = {}
@@ -201,7 +209,8 @@ class Question:
         index = self.snapshot.index
         # What all of them have in common tells none of them from another.
         rest = " ".join(self._telling(said))
-        vector = self.snapshot.pool.submit(self._vectors_of, [rest or " ".join(said) or self.understanding.text])
+        wording = rest or " ".join(said) or self.understanding.text
+        vector = self.snapshot.once_loaded(lambda: self._vectors_of([wording]))
         members = index.members(within, filters, retrieval.FOCUS_DEPTH)
         if not members:
             return []
@@ -295,7 +304,7 @@ class Question:
         return self._answer(draft.sentences, passages, "")
 
     def _embed(self, texts: list[str]) -> NDArray[np.float32]:
-        encoder = self.encoder.result()
+        encoder = self.encoder
         return encoder.encode_passages([encoder.tokens.head(text) for text in texts])
 
     def _answer(self, sentences: list[Sentence], passages: Sequence[expansion.Passage], reason: str) -> Answer:

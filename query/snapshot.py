@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from zoneinfo import ZoneInfo
 
 from aps_rag_pipeline.settings import Models
@@ -23,6 +23,8 @@ from query.retrieval import SparseIndex
 if TYPE_CHECKING:
     from aps_rag_pipeline.models import Encoder
 
+T = TypeVar("T")
+
 _THREADS = 4
 
 
@@ -32,6 +34,8 @@ class RetiredError(Exception):
 
 class Snapshot:
     """An open release with what is loaded of it on first use. Closed when it is retired and no call uses it.
+
+    A model that is still being loaded then is waited for by nobody: the load ends in its own thread and is dropped.
 
     Args:
         before: the snapshot that this one follows; the model is taken over where it is the same.
@@ -85,6 +89,22 @@ class Snapshot:
                 threading.Thread(target=self._load, args=(self._encoder,), daemon=True).start()
             return self._encoder
 
+    def once_loaded(self, work: Callable[[], T]) -> Future[T]:
+        """Work of the pool that begins when the model is there, so that none of its threads waits for a model."""
+        done: Future[T] = Future()
+        pool = self.pool
+
+        def begin(_: object) -> None:
+            try:
+                started = pool.submit(work)
+            except RuntimeError as error:  # the release was closed meanwhile
+                done.set_exception(error)
+                return
+            started.add_done_callback(lambda ended: _handed_on(ended, done))
+
+        self.load_encoder().add_done_callback(begin)
+        return done
+
     def _load(self, future: Future[Encoder]) -> None:
         try:
             from aps_rag_pipeline.models import open_encoder
@@ -129,3 +149,11 @@ class Snapshot:
         if "index" in self.__dict__:
             self.index.close()
         self.release.close()
+
+
+def _handed_on(ended: Future[T], to: Future[T]) -> None:
+    error = ended.exception()
+    if error is not None:
+        to.set_exception(error)
+    else:
+        to.set_result(ended.result())

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
+from aps_rag_pipeline import models
 from aps_rag_pipeline.stores import releases
 from aps_rag_pipeline.stores.home import Home
 from query import Corpus
 from query.corpus import CorpusClosedError
 from query.snapshot import Snapshot
 from tests.released import Written, write_release
+
+T = TypeVar("T")
+#: More calls than a snapshot has threads.
+MANY = 6
+#: Ends a test that would wait for ever.
+LONG_S = 30
 
 PUMPS = [Written("bely", str(n), f"Pump {n}", (f"Pump {n} tripped at the vacuum gate.",)) for n in range(1, 6)]
 
@@ -111,3 +120,99 @@ def test_a_release_is_given_back_once(home: Home, monkeypatch: pytest.MonkeyPatc
         corpus.search("pump")
         corpus.close()
     assert given_back == [1]
+
+
+class Loading:
+    """A model that is being loaded until `end`."""
+
+    def __init__(self) -> None:
+        self.begun, self.ended, self.dropped = threading.Event(), threading.Event(), threading.Event()
+
+    def open(self, *arguments: Any, **named: Any) -> models.Encoder:
+        self.begun.set()
+        assert self.ended.wait(2 * LONG_S)
+        self.dropped.set()
+        return OPEN(*arguments, **named)
+
+
+OPEN = models.open_encoder
+
+
+@pytest.fixture
+def loading(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loading]:
+    made = Loading()
+    monkeypatch.setattr(models, "open_encoder", made.open)
+    yield made
+    made.ended.set()
+
+
+def begun(work: Callable[[], T]) -> Future[T]:
+    """Work in a thread of its own."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
+
+
+def keys(corpus: Corpus, **given: Any) -> list[str]:
+    return [hit.key for hit in corpus.search("pump", **given).hits]
+
+
+def test_words_and_blanks_are_answered_while_the_model_is_loading(home: Home, loading: Loading) -> None:
+    corpus = Corpus.open(home, None)
+    waiting = [begun(lambda: keys(corpus)) for _ in range(MANY)]
+    assert loading.begun.wait(LONG_S)
+    assert begun(lambda: keys(corpus, mode="sparse")).result(LONG_S)
+    assert begun(lambda: corpus.search(" ").hits).result(LONG_S) == []
+    assert not begun(lambda: corpus.ask("")).result(LONG_S).answered
+    begun(corpus.close).result(LONG_S)
+    assert not any(call.done() for call in waiting)
+    assert releases.leased(releases.folder_of(home, 1))
+    loading.ended.set()
+    found = [call.result(LONG_S) for call in waiting]
+    assert all(len(hits) == len(PUMPS) for hits in found)
+    assert not releases.leased(releases.folder_of(home, 1))
+
+
+def test_words_and_blanks_load_no_model(home: Home, loading: Loading) -> None:
+    with Corpus.open(home, None) as corpus:
+        assert keys(corpus, mode="sparse")
+        assert corpus.search("", variants=["pump"]).hits == []
+        assert not corpus.ask("  ").answered
+    assert not loading.begun.is_set()
+
+
+def test_closing_leaves_a_model_that_is_loading_behind(
+    home: Home, loading: Loading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stumble(*_: object) -> None:
+        raise OSError("the disk went away")
+
+    corpus = Corpus.open(home, None)
+    monkeypatch.setattr("query.question.understand", stumble)
+    with pytest.raises(OSError, match="went away"):
+        corpus.search("pump")
+    assert loading.begun.wait(LONG_S)
+    begun(corpus.close).result(LONG_S)
+    assert not releases.leased(releases.folder_of(home, 1))
+    loading.ended.set()
+    assert loading.dropped.wait(LONG_S)
+
+
+def test_a_model_that_cannot_be_loaded_fails_the_calls_that_need_it(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(*_: object, **__: object) -> None:
+        raise models.ModelError("no such model on this machine")
+
+    monkeypatch.setattr(models, "open_encoder", missing)
+    with Corpus.open(home, None) as corpus:
+        with pytest.raises(models.ModelError, match="no such model"):
+            corpus.search("pump")
+        assert keys(corpus, mode="sparse")
