@@ -11,7 +11,9 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
 import re
+import shutil
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -34,6 +36,8 @@ from aps_rag_pipeline.stores.vectors import LanceTables
 from aps_rag_pipeline.sync.publish import lookups
 
 BLOCK = 5_000
+#: What it took, in the finished home.
+MADE = "made.json"
 GROUPS = ("ops", "rf", "controls", "safety", "management")
 PUBLIC_SHARE = 0.7
 NEIGHBOURS = 10
@@ -207,7 +211,25 @@ def originals(real: Real, whole: dict[str, pa.Table], chunk_table: str) -> Block
 
 
 def write(base: Home, out: Path, chunks: int, texts: Sequence[str] = (), seed: int = 1) -> dict[str, float]:
-    """A released home in the empty folder `out`; gives seconds by step."""
+    """A released home in `out`, with the seconds by step in its `made.json`; gives them.
+
+    It is made beside `out` and moved there when it is whole, so that what was broken off is not taken for one.
+
+    Raises:
+        FileExistsError: there is something in `out`'s place; it is left as it is.
+    """
+    if os.path.lexists(out):
+        raise FileExistsError(f"{out} is there already; remove it, or name another place for the new home")
+    making = out.with_name(f"{out.name}.part")
+    shutil.rmtree(making, ignore_errors=True)
+    making.parent.mkdir(parents=True, exist_ok=True)
+    took = _write(base, making, chunks, texts, seed)
+    (making / MADE).write_text(json.dumps(took, indent=1))
+    making.rename(out)
+    return took
+
+
+def _write(base: Home, out: Path, chunks: int, texts: Sequence[str], seed: int) -> dict[str, float]:
     real, manifest, whole = read(base, texts)
     home = Home(out).create()
     chunk_table = tables.chunks_table(manifest.model.fingerprint)
@@ -267,9 +289,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     texts = [json.loads(line) for line in given.texts.read_text().splitlines()] if given.texts else []
-    took = json.dumps(write(Home(given.base), given.out, given.chunks, texts, given.seed), indent=1)
-    (given.out / "made.json").write_text(took)
-    print(took)
+    try:
+        took = write(Home(given.base), given.out, given.chunks, texts, given.seed)
+    except FileExistsError as error:
+        parser.error(str(error))
+    print(json.dumps(took, indent=1))
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import psutil
 
+from benchmarks.large_home import MADE
 from query import Corpus
 from query.filters import Filters, reader
 from query.retrieval import AHEAD, DEPTH
@@ -121,8 +122,8 @@ def measure(home: Path, texts: Sequence[str]) -> dict[str, Any]:
     for part, pattern in (("index", "lance/chunks_*.lance/_indices"), ("lance", "lance")):
         files = [file for folder in home.glob(pattern) for file in folder.rglob("*")]
         told[f"{part}_mb"] = round(sum(file.stat().st_size for file in files if file.is_file()) / 1e6)
-    if (home / "made.json").exists():
-        told["made"] = json.loads((home / "made.json").read_text())
+    if (home / MADE).exists():
+        told["made"] = json.loads((home / MADE).read_text())
     return told
 
 

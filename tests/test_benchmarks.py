@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -12,8 +14,21 @@ import numpy as np
 import pytest
 
 from aps_rag_pipeline.demo.write import write as write_demo
-from benchmarks import charts, comparison, documents, editing, machine, measuring, report, run, search_latency, work
-from benchmarks.ledger import Ledger, OtherFactsError
+from aps_rag_pipeline.stores.home import Home
+from benchmarks import (
+    charts,
+    comparison,
+    documents,
+    editing,
+    large_home,
+    machine,
+    measuring,
+    report,
+    run,
+    search_latency,
+    work,
+)
+from benchmarks.ledger import REPOSITORY, Ledger, OtherFactsError
 from benchmarks.peers import environments
 from query import retrieval
 from query.filters import Filters
@@ -295,6 +310,28 @@ def test_recall_is_that_of_the_product_s_own_searches():
     assert found == {"mean": 1.0, "least": 1.0, "rows": 500}
 
 
+def test_a_large_home_takes_no_other_s_place(tmp_path):
+    (tmp_path / "large").mkdir()
+    (tmp_path / "large" / "mine").write_text("kept")
+    with pytest.raises(FileExistsError, match="remove it, or name another place"):
+        large_home.write(Home(tmp_path / "base"), tmp_path / "large", 100)
+    assert [path.name for path in tmp_path.rglob("*")] == ["large", "mine"]
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="no make")
+@pytest.mark.parametrize("done", range(4))
+def test_search_is_measured_after_making_what_is_missing(tmp_path, done):
+    made = ["demo/facility.yaml", "demo/.stamp-synced", "large/made.json"]
+    for name in ("venv/.installed", *made[:done]):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    places = [f"VENV={tmp_path}/venv", f"DEMO={tmp_path}/demo", f"LARGE={tmp_path}/large"]
+    command = ["make", "-n", "bench-search", *places]
+    told = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+    steps = ["demo write", "sync -c", "benchmarks.large_home", "benchmarks.search_latency"]
+    assert sorted((step for step in steps if step in told), key=told.index) == steps[done:]
+
+
 @pytest.mark.slow
 def test_one_command_measures_a_facility_and_tells(tmp_path, monkeypatch):
     monkeypatch.setattr(run, "RUNS", tmp_path / "runs")
@@ -308,6 +345,13 @@ def test_one_command_measures_a_facility_and_tells(tmp_path, monkeypatch):
     stamp = (steps / "stages" / "cold.json").stat().st_mtime_ns
     assert run.main(["--sizes", "300", "--model", MODEL, "--run", "small"]).read_text() == text
     assert (steps / "stages" / "cold.json").stat().st_mtime_ns == stamp
+    facility, large = tmp_path / "runs" / "small" / "demo-300", tmp_path / "large"
+    large_home.write(Home(facility / "home-stages"), large, 1500)
+    found = search_latency.measure(large, search_latency.questions(facility / "truth.json", 5))
+    assert found["chunks"] == 1500
+    assert found["made"].keys() >= {"write_s"}
+    assert found["recall_at_100"]["none"] == {"mean": 1.0, "least": 1.0, "rows": 1500}
+    assert not (tmp_path / "large.part").exists()
 
 
 def test_sizes_to_compare_must_be_measured():
