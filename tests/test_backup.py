@@ -223,6 +223,50 @@ def test_what_was_purged_since_stays_out(facility: Facility, tmp_path: Path) -> 
     assert "BELY:2" not in facility.live()
 
 
+def test_no_release_with_what_was_purged_since_is_served_after_a_restore(facility: Facility, tmp_path: Path) -> None:
+    for n in (2, 3):
+        facility.log["shift-1"][n] = f"Entry {n}: the passphrase is wintergreen"
+    facility.write().sync()
+    back_up(facility.home, tmp_path / "backup")
+    for n in (2, 3):
+        with facility.workspace() as workspace:
+            purge(workspace, f"BELY:{n}")
+    restored = restore(tmp_path / "backup", facility.home, force=True)
+    assert restored.purged == ["BELY:2", "BELY:3"]
+    with pytest.raises(releases.NoReleaseError):
+        Corpus.open(facility.home, None)
+    with sqlite3.connect(facility.home.catalog) as catalog:
+        sql = "select count(*) from records where key in ('BELY:2', 'BELY:3') and (removed = 0 or body is not null)"
+        assert catalog.execute(sql).fetchone() == (0,)
+        assert catalog.execute("select id from purged order by id").fetchall() == [("2",), ("3",)]
+    pipeline_state = state.read_pipeline(facility.home)
+    assert pipeline_state.applied > pipeline_state.released == 0
+    facility.sync()
+    with Corpus.open(facility.home, None) as corpus:
+        assert corpus.search("wintergreen passphrase").hits
+        assert not any("wintergreen" in hit.snippet for hit in corpus.search("wintergreen passphrase").hits)
+    assert not [name for name in facility.home.root.rglob("*") if name.is_file() and b"winterg" in name.read_bytes()]
+    assert all(keys == set(facility.live()) for keys in facility.everywhere().values())
+    assert {"BELY:2", "BELY:3"}.isdisjoint(facility.live())
+
+
+def test_a_purge_is_carried_to_the_record_as_it_was_called_when_the_backup_was_made(
+    facility: Facility, tmp_path: Path
+) -> None:
+    facility.sync()
+    back_up(facility.home, tmp_path / "backup")
+    with sqlite3.connect(facility.home.catalog) as catalog:
+        unit = catalog.execute("select unit from records where key = 'WRQ:20003'").fetchone()[0]
+        catalog.executemany(
+            "insert into purged values (?, ?, ?, '2999-01-01T00:00:00+00:00', ?)",
+            [("bely", "electronic_log", "4", ""), ("work_requests", "requests", "other", unit)],
+        )
+        catalog.execute("update feeds set feed = 'electronic_log' where feed = 'logbook'")
+    restored = restore(tmp_path / "backup", facility.home, force=True)
+    requests = [f"WRQ:2000{n}" for n in range(9)]  # all in the one unit
+    assert restored.purged == ["BELY:4", *requests]
+
+
 def test_a_backup_in_the_middle_of_a_purge_is_refused(facility: Facility, tmp_path: Path) -> None:
     facility.sync()
     with facility.workspace() as workspace:

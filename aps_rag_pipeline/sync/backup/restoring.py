@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from aps_rag_pipeline.stores import releases
-from aps_rag_pipeline.stores.catalog import Catalog
 from aps_rag_pipeline.stores.home import Home
 from aps_rag_pipeline.stores.lock import WriterLock
+from aps_rag_pipeline.sync.backup import purges
 from aps_rag_pipeline.sync.backup.contents import (
     BackupError,
     Contents,
@@ -34,8 +34,8 @@ _DRAFT = ".restoring.part"
 
 @dataclass
 class Restored:
-    """`purged` are the keys that had been purged from the home since the backup was made and are in it again: they stay
-    out of syncs, and `aps-rag purge` takes them out of the restored stores."""
+    """`purged` are the keys of records in the backup that had been purged from the home since. They are tombstones, and
+    there is no release until the next sync, or `aps-rag purge` with one of them, has removed their traces."""
 
     contents: Contents
     purged: list[str] = field(default_factory=list)
@@ -70,7 +70,7 @@ def restore(backup: Path, home: Home, *, force: bool = False, timeout_s: float =
             staged = Home(home.root / _DRAFT)
             try:
                 _stage(backup, contents, staged)
-                purged = _carry_purges(home, staged)
+                purged = purges.carry(home, staged)
             except BaseException:
                 shutil.rmtree(staged.root, ignore_errors=True)
                 raise
@@ -112,30 +112,6 @@ def _link(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError:  # no hard links here
         shutil.copy2(source, target)
-
-
-def _carry_purges(home: Home, staged: Home) -> list[str]:
-    """Keep out of the restored home what was purged from the present one; gives the keys that the backup still has."""
-    with (
-        contextlib.suppress(sqlite3.DatabaseError),
-        contextlib.closing(sqlite3.connect(f"{home.catalog.as_uri()}?mode=ro", uri=True)) as old,
-    ):
-        purged = old.execute("select source, feed, id, at, unit from purged").fetchall()
-        with Catalog(staged) as catalog:
-            with catalog.transaction() as connection:
-                new = [
-                    row
-                    for row in purged
-                    if not catalog.value("select 1 from purged where feed = ? and id = ?", (row[1], row[2]))
-                ]
-                connection.executemany("insert into purged (source, feed, id, at, unit) values (?, ?, ?, ?, ?)", new)
-            keys = [
-                catalog.value("select key from records where feed = ? and id = ? and removed = 0", (feed, record_id))
-                for _, feed, record_id, _, _ in new
-            ]
-            catalog.connection.execute("pragma journal_mode = delete")
-        return [key for key in keys if key is not None]
-    return []
 
 
 def _exchange(home: Home, staged: Home) -> None:
