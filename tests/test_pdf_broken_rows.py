@@ -20,14 +20,20 @@ def blobs(tmp_path: Path) -> BlobStore:
     return BlobStore(tmp_path / "blobs")
 
 
-def tables(below: list[list[list[str]]], blobs: BlobStore) -> list[tuple[str, list[list[str]]]]:
-    """Each table by its page, of a document that begins with `ROWS` at the end of its first page."""
+def tables(
+    below: list[list[list[str]]], blobs: BlobStore, rows: list[list[str]] = ROWS
+) -> list[tuple[str, list[list[str]]]]:
+    """Each table by its page, of a document that begins with `rows` at the end of its first page."""
     pages = [Page() for _ in range(len(below) + 1)]
     pages[0].paragraph(72, 100, LOREM, 468)
     pages[0].text(72, 685, "Table 1: Findings")
-    pages[0].table(72, 700, ROWS, WIDTHS, "grid")
-    for page, rows in zip(pages[1:], below, strict=True):
-        page.table(72, 60, rows, WIDTHS, "grid")
+    pages[0].table(72, 700, rows, WIDTHS, "grid")
+    for page, further in zip(pages[1:], below, strict=True):
+        page.table(72, 60, further, WIDTHS, "grid")
+    return found_in(pages, blobs)
+
+
+def found_in(pages: list[Page], blobs: BlobStore) -> list[tuple[str, list[list[str]]]]:
     found = read(document(pages), blobs)
     return [(part.locator, cells(part.text)) for part in found.parts if part.kind == "table"]
 
@@ -53,4 +59,62 @@ def test_a_row_of_its_own_stays_one(row: list[str], blobs: BlobStore) -> None:
     assert tables([[row, ["Q4", "hums", "listen"]]], blobs) == [
         ("page 1", ROWS),
         ("page 2", [HEAD, row, ["Q4", "hums", "listen"]]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "further"),
+    [
+        ([["S1", "valve a", "open"], ["", "valve b", "shut"]], [["", "valve c", "open"], ["S2", "valve a", "open"]]),
+        (
+            [["S1", "valve a", "open"]],
+            [["", "valve b", "in use"], ["", "valve c", "shut"], ["S2", "valve a", "open"]],
+        ),
+        ([["S1", "valve a", "open"]], [["", "valve b", "shut"], ["S2", "valve a", "open"]]),
+    ],
+    ids=["blank before", "blank below", "blank once"],
+)
+def test_rows_of_a_group_that_is_named_once_stay_rows(
+    rows: list[list[str]], further: list[list[str]], blobs: BlobStore
+) -> None:
+    rows = [["sector", "device", "state"], *rows]
+    assert tables([further], blobs, rows) == [("page 1", rows), ("page 2", [rows[0], *further])]
+
+
+def cell_by_cell(
+    first: str, last: list[str], further: list[str], blobs: BlobStore
+) -> list[tuple[str, list[list[str]]]]:
+    """Tables of two pages, the last row of the first with a cell of several lines that are full."""
+    pages = [Page(), Page()]
+    pages[0].paragraph(72, 100, LOREM, 468)
+    pages[0].table(72, 660, [["device", "finding"], [first, "none"]], (90, 90), "grid")
+    bottom = 692 + 4 + 12 * len(last)
+    for x in (72, 162, 252):
+        pages[0].line(x, 692, x, bottom)
+    pages[0].line(72, bottom, 252, bottom)
+    pages[0].text(75, 703, "Q2", 9)
+    for number, line in enumerate(last):
+        pages[0].text(165, 703 + 12 * number, line, 9)
+    pages[1].table(72, 60, [further, ["Q3", "none"]], (90, 90), "grid")
+    return found_in(pages, blobs)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "goes_on"),
+    [
+        ("Q1", ["trips soon after a", "start of the pump"], True),
+        ("Q1", ["trips soon after a", "start"], False),
+        ("Q2", ["trips soon after a", "start of the pump"], False),
+    ],
+    ids=["a full line", "room for more", "a group"],
+)
+def test_a_row_goes_on_where_the_line_at_the_page_end_was_full(
+    first: str, last: list[str], goes_on: bool, blobs: BlobStore
+) -> None:
+    head, row = ["device", "finding"], ["Q2", " ".join(last)]
+    further = ["", "circuit or later"]
+    whole = [*row[:1], f"{row[1]} {further[1]}"]
+    assert cell_by_cell(first, last, further, blobs) == [
+        ("page 1", [head, [first, "none"], whole if goes_on else row]),
+        ("page 2", [head, *([] if goes_on else [further]), ["Q3", "none"]]),
     ]

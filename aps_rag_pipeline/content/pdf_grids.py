@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
+from math import inf
 
 from aps_rag_pipeline.content.pdf_lines import Table, joined
 from aps_rag_pipeline.content.pdf_rules import Rule, Rules
@@ -90,7 +91,23 @@ def _grid(words: list[Word], level: list[Rule], upright: list[Rule]) -> tuple[Ta
         return None, words
     kept = [c for c in range(across) if any(row[c] for row in rows)]
     columns = tuple(xs[c] for c in kept)
-    return Table([[row[c] for c in kept] for row in rows], xs[0], xs[-1], ys[0], ys[-1], columns), outside
+    table = Table([[row[c] for c in kept] for row in rows], xs[0], xs[-1], ys[0], ys[-1], columns)
+    middle = (ys[-2] + ys[-1]) / 2
+    ends = (next((x for x in xs[c + 1 : -1] if _drawn(upright, x, middle)), xs[-1]) for c in kept)
+    lasts = (inside.get((down - 1, c), []) for c in kept)
+    said = zip(lasts, columns, ends, table.rows[-1], strict=True)
+    table.room = tuple(_room(last, low, high) if _cell_text(last) == text else inf for last, low, high, text in said)
+    return table, outside
+
+
+def _room(words: list[Word], low: float, high: float) -> float:
+    """How many letters more the last of several lines holds in a cell from `low` to `high`."""
+    lines = rows_of(words)
+    if len(lines) < 2:
+        return inf
+    margin = max(min(word.x0 for word in words) - low, 0.0)
+    letter = (lines[-1][-1].x1 - lines[-1][0].x0) / len(joined(lines[-1]))
+    return (high - margin - lines[-1][-1].x1) / letter if letter > 0 else inf
 
 
 def _corner(

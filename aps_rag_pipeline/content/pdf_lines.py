@@ -14,7 +14,11 @@ _SMALL = 0.83
 
 @dataclass(slots=True)
 class Table:
-    """Rows of equally many cells, where they stand, and the lines above or below that name them."""
+    """Rows of equally many cells, where they stand, and the lines above or below that name them.
+
+    `room` is how many letters more the last line of each cell of the last row holds, where that shows: in cells of
+    several lines between drawn ones. Elsewhere it is infinite.
+    """
 
     rows: list[list[str]]
     x0: float
@@ -23,6 +27,7 @@ class Table:
     y1: float
     columns: tuple[float, ...] = ()
     title: str = ""
+    room: tuple[float, ...] = ()
 
 
 @dataclass(slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import NamedTuple
 
 from aps_rag_pipeline.content.markup import pipe_table
@@ -21,6 +22,10 @@ _SPARSE = 0.12
 _MAX_TITLE = 300
 _MAX_NAME = 5
 _ENDS = ".!?:;"
+#: Nothing ends with these: more must follow. ("a" and "in" may: valve a, plugged in.)
+_OPEN_ENDS = (",", "(", "&", "=", "\u2013")
+_OPEN_WORDS = {"an", "and", "because", "between", "but", "during", "for", "from", "if", "into", "nor", "of", "or"}
+_OPEN_WORDS |= {"than", "that", "the", "their", "when", "where", "which", "while", "whose", "with"}
 
 
 def parts_of(pages: list[list[Line]], bookmarks: dict[int, list[Bookmark]]) -> list[list[Part]]:
@@ -139,7 +144,7 @@ class _Writer:
 
     def _without_rest(self, rows: list[list[str]]) -> list[list[str]]:
         """The rows of a page without the rest of a row that the page before broke off; that goes where it belongs."""
-        if not rows or self._table is None or not _is_rest(rows[0], self._table.table.rows[-1]):
+        if not rows or self._table is None or not _is_rest(rows, self._table.table):
             return rows
         table, parts, place = self._table.table, self._table.parts, self._table.place
         whole = [" ".join(filter(None, cell)) for cell in zip(table.rows[-1], rows[0], strict=True)]
@@ -159,13 +164,32 @@ def _names_columns(row: list[str]) -> bool:
     return all(len(cell.split()) <= _MAX_NAME and not cell.endswith(".") for cell in row) and sum(map(bool, row)) > 1
 
 
-def _is_rest(row: list[str], before: list[str]) -> bool:
-    """Whether a first row goes on with the sentences of the last row of the page before: nothing stands in its first
-    column, and where it says something the other had not ended."""
-    said = [(cell, above) for cell, above in zip(row, before, strict=False) if cell]
-    return (
-        len(row) == len(before)
-        and not row[0]
-        and bool(said)
-        and all(cell[0].islower() and above and above[-1] not in _ENDS for cell, above in said)
-    )
+def _is_rest(rows: list[list[str]], before: Table) -> bool:
+    """Whether the first of the rows goes on with the last row of the page before.
+
+    Nothing stands in its first column, and where it says something the other had not ended. A row of a group whose
+    name is said once looks the same: so the break itself must show, in a cell that cannot end there, or in a table
+    without groups in a line that was full.
+    """
+    row, last = rows[0], before.rows[-1]
+    said = [place for place, cell in enumerate(row) if cell]
+    if len(row) != len(last) or row[0] or not said:
+        return False
+    if not all(row[place][0].islower() and last[place] and last[place][-1] not in _ENDS for place in said):
+        return False
+    if any(_is_open(last[place], row[place]) for place in said):
+        return True
+    room = before.room or [inf] * len(row)
+    return not _in_groups(rows, before) and any(len(row[place].split()[0]) + 1 > room[place] for place in said)
+
+
+def _is_open(text: str, more: str) -> bool:
+    """Whether a text breaks off before `more`: with a word that something follows, or inside brackets."""
+    brackets = text.count("(") > text.count(")") and more.count(")") > more.count("(")
+    return brackets or text.endswith(_OPEN_ENDS) or text.split()[-1] in _OPEN_WORDS
+
+
+def _in_groups(rows: list[list[str]], before: Table) -> bool:
+    """Whether rows stand in groups: some without a name of their own, or the last of the page before with the same."""
+    names = [row[0] for row in before.rows[1:]]
+    return not all(names) or not all(row[0] for row in rows[1:]) or names[-1:] == names[-2:-1]
