@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -53,6 +56,36 @@ def test_commas_are_no_full_stops(comma: tuple[str, ...]) -> None:
 )
 def test_full_stops_are_what_the_picture_shows(read: str, dots: list[tuple[int, int]], said: str) -> None:
     assert ground.pointed(word(read), dots).text == said
+
+
+class Looked(list[tuple[int, int]]):
+    """Dots of which is counted how many are looked at."""
+
+    looks = 0
+
+    def __getitem__(self, which: Any) -> Any:
+        found = super().__getitem__(which)
+        self.looks += len(found) if isinstance(which, slice) else 1
+        return found
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        self.looks += len(self)
+        return super().__iter__()
+
+
+def test_a_stippled_screen_costs_no_look_at_each_of_its_dots_for_each_word() -> None:
+    stippled = np.full((1500, 2000), 200, np.uint8)
+    stippled[1::4, 61::4] = stippled[2::4, 61::4] = stippled[3::4, 61::4] = 20
+    stippled[2::4, 60::4] = stippled[2::4, 62::4] = 20
+    stippled[:, 1990:] = stippled[:40] = stippled[1490:] = 200
+    stippled[29:32, 16] = stippled[30, 15:18] = 20  # the one full stop of the word
+    _, dots = ground.standing_out(Image.fromarray(stippled).convert("RGB"))
+    assert len(dots) > 100_000
+    assert dots == sorted(dots)
+    looked = Looked(dots)
+    assert ground.pointed(word("a,b"), looked).text == "a.b"
+    assert ground.pointed(word("1,5")._replace(top=700), looked).text == "1,5"
+    assert 0 < looked.looks < len(dots) / 20
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ light there, so the picture is neither inverted nor measured against one colour 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 
 import numpy as np
@@ -37,7 +38,8 @@ _BEHIND, _BASE = 0.45, 0.6
 _POINTS = re.compile(r"[.,:;]")
 
 Grey = NDArray[np.uint8]
-#: Where full stops stand, and the dots of colons: row and column of their middle.
+#: Where full stops stand, and the dots of colons: row and column of their middle, from the top down. Stippling has more
+#: of them than a screen has letters.
 Dots = list[tuple[int, int]]
 
 
@@ -46,7 +48,7 @@ def standing_out(image: Image.Image) -> tuple[Image.Image, Dots]:
     width, height = image.size
     if width * height <= _AT_ONCE:
         grey, dots = _band(image)
-        return Image.fromarray(grey), dots
+        return Image.fromarray(grey), sorted(dots)
     # What is worked out for each pixel takes many times the picture: a large one is done band by band.
     whole, seen = Image.new("L", image.size), []
     step = max(_AT_ONCE // width, 8 * _MARGIN)
@@ -55,7 +57,7 @@ def standing_out(image: Image.Image) -> tuple[Image.Image, Dots]:
         grey, dots = _band(image.crop((0, first, width, min(top + step + _MARGIN, height))))
         whole.paste(Image.fromarray(grey[top - first : top - first + step]), (0, top))
         seen += [(row + first, column) for row, column in dots if top <= row + first < top + step]
-    return whole, seen
+    return whole, sorted(seen)
 
 
 def _band(image: Image.Image) -> tuple[Grey, Dots]:
@@ -69,10 +71,11 @@ def _band(image: Image.Image) -> tuple[Grey, Dots]:
 
 def pointed(word: Word, dots: Sequence[tuple[int, int]]) -> Word:
     """The word with the full stops and colons that were seen in the picture, where it has as many such signs; a full
-    stop at its end that was not read at all is added."""
+    stop at its end that was not read at all is added. `dots` are in order, those of the picture from the top down."""
     right, bottom = word.left + word.width, word.top + word.height
     behind = right + max(2.0, _BEHIND * word.height)
-    near = sorted((c, r) for r, c in dots if word.left - 1 <= c <= behind and word.top - 1 <= r <= bottom + 1)
+    beside = dots[bisect_left(dots, (word.top - 1, 0)) : bisect_left(dots, (bottom + 2, 0))]
+    near = sorted((column, row) for row, column in beside if word.left - 1 <= column <= behind)
     signs: list[str] = []
     last = -9
     for column, row in near:
