@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -265,6 +265,46 @@ def test_a_purge_is_carried_to_the_record_as_it_was_called_when_the_backup_was_m
     restored = restore(tmp_path / "backup", facility.home, force=True)
     requests = [f"WRQ:2000{n}" for n in range(9)]  # all in the one unit
     assert restored.purged == ["BELY:4", *requests]
+
+
+def test_purges_in_a_catalog_of_an_older_schema_are_carried_over(facility: Facility, tmp_path: Path) -> None:
+    facility.sync()
+    back_up(facility.home, tmp_path / "backup")
+    with sqlite3.connect(facility.home.catalog) as catalog:
+        catalog.execute("insert into purged values ('bely', 'logbook', '2', '2999-01-01T00:00:00+00:00', '')")
+        catalog.execute("alter table purged drop column unit")
+        catalog.execute("pragma user_version = 1")
+    assert restore(tmp_path / "backup", facility.home, force=True).purged == ["BELY:2"]
+    assert "BELY:2" not in facility.live()
+
+
+@pytest.mark.parametrize("why", ["strange", "locked"])
+def test_a_home_whose_purges_cannot_be_told_is_not_replaced(facility: Facility, tmp_path: Path, why: str) -> None:
+    facility.sync()
+    back_up(facility.home, tmp_path / "backup")
+    with closing(sqlite3.connect(facility.home.catalog, isolation_level=None)) as catalog:
+        if why == "strange":
+            catalog.execute("alter table purged rename to forgotten")
+            catalog.execute("pragma user_version = 3")
+        catalog.execute("pragma journal_mode = delete")
+        catalog.execute("begin exclusive")
+        if why == "strange":
+            catalog.execute("commit")
+        with pytest.raises(BackupError, match="schema 3" if why == "strange" else "database is locked"):
+            restore(tmp_path / "backup", facility.home, force=True)
+    assert releases.numbers(facility.home) == [1]
+    assert not facility.home.restoring.exists()
+
+
+def test_a_damaged_catalog_is_replaced_and_its_purges_are_said_to_be_lost(
+    facility: Facility, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    facility.sync()
+    back_up(facility.home, tmp_path / "backup")
+    facility.home.catalog.write_bytes(b"no catalog " * 1000)
+    assert restore(tmp_path / "backup", facility.home, force=True).purged == []
+    assert "purged since the backup" in caplog.text
+    assert len(facility.live()) == 17
 
 
 def test_a_backup_in_the_middle_of_a_purge_is_refused(facility: Facility, tmp_path: Path) -> None:

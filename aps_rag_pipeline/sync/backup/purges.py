@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import shutil
 import sqlite3
 from typing import NamedTuple
 
 from aps_rag_pipeline.stores.catalog import Catalog, pack_json, unpack_json
 from aps_rag_pipeline.stores.home import Home
+from aps_rag_pipeline.stores.trouble import told
 from aps_rag_pipeline.sync import scrub, state
+from aps_rag_pipeline.sync.backup.contents import BackupError
 from aps_rag_pipeline.sync.removals import remove_records
 from aps_rag_pipeline.sync.rows import former_ids_in
+
+log = logging.getLogger(__name__)
 
 
 class Purge(NamedTuple):
@@ -51,14 +56,46 @@ def carry(home: Home, staged: Home) -> list[str]:
 
 
 def _known(home: Home) -> tuple[list[Purge], set[str]]:
-    """What was purged from a home, and the feeds it has."""
-    with (
-        contextlib.suppress(sqlite3.DatabaseError),
-        contextlib.closing(sqlite3.connect(f"{home.catalog.absolute().as_uri()}?mode=ro", uri=True)) as old,
-    ):
-        purges = [Purge(*row) for row in old.execute("select source, feed, id, at, unit from purged")]
-        return purges, {row[0] for row in old.execute("select feed from feeds")}
+    """What was purged from a home, and the feeds it has. Of a damaged catalog, which a restore is the remedy for,
+    nothing can be told.
+
+    Raises:
+        BackupError: the catalog is whole and cannot be read, or tells its purges in a way that is not known here.
+    """
+    if not home.catalog.exists():
+        return [], set()
+    place = f"{home.catalog.absolute().as_uri()}?mode=rw"  # what a writer that died has left may have to be undone
+    try:
+        with contextlib.closing(sqlite3.connect(place, uri=True)) as old:
+            return _read(home, old)
+    except sqlite3.DatabaseError as error:
+        if not damaged(error):
+            raise BackupError(
+                f"{home.catalog}: what was purged from this home cannot be read ({told(error) or error}), and would "
+                "come back; the home is as it was"
+            ) from error
+        log.warning("%s: is damaged, so what was purged since the backup cannot be kept out of it", home.catalog)
     return [], set()
+
+
+def damaged(error: sqlite3.DatabaseError) -> bool:
+    """Whether a file is no catalog any more, and not merely locked or out of reach."""
+    return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def _read(home: Home, old: sqlite3.Connection) -> tuple[list[Purge], set[str]]:
+    columns = {row[1] for row in old.execute("pragma table_info(purged)")}
+    schema = int(old.execute("pragma user_version").fetchone()[0])
+    if schema == 0 and not columns:  # made, and never written
+        return [], set()
+    if not columns >= {"source", "feed", "id", "at"}:
+        raise BackupError(
+            f"{home.catalog}: has schema {schema}, in which this version finds no purges, so they would come back; "
+            "restore with the version that wrote it, or into another home"
+        )
+    unit = "unit" if "unit" in columns else "''"
+    purges = [Purge(*row) for row in old.execute(f"select source, feed, id, at, {unit} from purged")]
+    return purges, {row[0] for row in old.execute("select feed from feeds")}
 
 
 def _still_live(catalog: Catalog, purges: list[Purge], feeds: set[str]) -> dict[int, str]:
