@@ -119,7 +119,7 @@ def searched(release: Release, filters: Filters) -> Searched:
     there = set(found["source"].unique().to_pylist())
     return Searched(
         records=found.num_rows,
-        sources=[source for source in KEY_PREFIX if source in there],
+        sources=tuple(source for source in KEY_PREFIX if source in there),
         since=filters.since,
         until=filters.until,
     )

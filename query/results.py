@@ -87,10 +87,10 @@ class Sentence(Result, frozen=True):
 
 
 class Searched(Result, frozen=True):
-    """Where an answer was looked for."""
+    """Where an answer was looked for. One value serves all answers to the same reader, and so cannot be changed."""
 
     records: int
-    sources: list[str]
+    sources: tuple[str, ...]
     since: datetime | None = None
     until: datetime | None = None
 

@@ -38,7 +38,7 @@ ANSWER = Answer(
     sentences=[Sentence(EVIL, ["BELY:1"])],
     evidence=[Evidence("BELY:1", "https://log/1", EVIL, "BELY:1#0", EVIL, EVIL, "bely", NOW)],
     nearest=[],
-    searched=Searched(3, ["bely"]),
+    searched=Searched(3, ("bely",)),
     reason="",
     understanding=Understanding(EVIL),
     release=4,
@@ -106,7 +106,7 @@ def test_keys_are_never_cut_and_dates_are_of_the_zone() -> None:
 
 def test_no_answer_shows_the_nearest_records_and_where_was_looked() -> None:
     declined = Answer(
-        "q", False, "Not found: no luck.", [], [], [HIT], Searched(3, ["bely"]), "no luck", Understanding("q"), 4, "m"
+        "q", False, "Not found: no luck.", [], [], [HIT], Searched(3, ("bely",)), "no luck", Understanding("q"), 4, "m"
     )
     text = shown(present.render_answer(declined))
     assert "Not found: no luck." in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -105,6 +106,14 @@ def test_a_corpus_that_is_closed_while_it_is_refreshed_stays_closed(
     assert not releases.leased(releases.folder_of(home, 1))
     with pytest.raises(CorpusClosedError):
         corpus.status()
+
+
+def test_what_answers_share_cannot_be_changed(home: Home) -> None:
+    with Corpus.open(home, None) as corpus:
+        first, second = corpus.ask("which pump tripped?").searched, corpus.ask("what of the vacuum gate?").searched
+    assert first is second  # counted once
+    assert json.loads(json.dumps(first.to_dict()))["sources"] == ["bely"]
+    assert hash(first)  # frozen all through: a list in it has no hash
 
 
 def test_a_release_is_given_back_once(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
