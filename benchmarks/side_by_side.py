@@ -5,16 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.comparison import COMMAND, OURS, PEERS, STAGES, SYNCS, Comparison, System
-from benchmarks.measuring import percentiles
+from benchmarks.losses import KINDS, STEPS, factors, latency, loss_lines, right, wall, work
 from benchmarks.tables import number, share, table
 
-_KINDS = (
-    ("edit", "new", "new words found"),
-    ("edit", "old", "old words gone"),
-    ("delete", "new", "still found after the deletions"),
-    ("delete", "deleted", "deleted gone"),
-    ("delete", "twins", "twins kept"),
-)
 _NOTES = """\
 All read the same Markdown files and load the same MiniLM weights; chunks have at most 180 tokens. The peers run the
 model in float32 under sentence-transformers, as they come; this project runs it in the fastest exact form that the
@@ -47,50 +40,64 @@ def comparison_lines(comparison: Comparison) -> list[str]:
         *found,
         *_speed(comparison, systems),
         *_times_faster(comparison),
+        *_sizes(comparison, systems),
         *_right(comparison, systems),
+        *loss_lines(comparison),
         *stopped,
         "",
     ]
 
 
 def _speed(comparison: Comparison, systems: list[System]) -> list[str]:
+    rows = [[_title(comparison, system), *_seconds(comparison, system)] for system in systems]
+    added = [
+        None
+        if None in (whole := wall(comparison, COMMAND, step), alone := wall(comparison, STAGES, step))
+        else whole - alone
+        for step in SYNCS
+    ]
+    if any(seconds is not None for seconds in added):
+        rows.append(["orchestration", *(cell for seconds in added for cell in (number(seconds), "–"))])
+    return table(["", *_pairs("{step}, {what} s")], rows)
+
+
+def _seconds(comparison: Comparison, system: System) -> list[str]:
+    return [number(measured(comparison, system, step)) for step in SYNCS for measured in (wall, work)]
+
+
+def _pairs(form: str) -> list[str]:
+    return [form.format(step=STEPS[step], what=what) for step in SYNCS for what in ("wall", "work")]
+
+
+def _times_faster(comparison: Comparison) -> list[str]:
+    """How many times longer each peer takes: its wall to that of the whole command, its work to that of the stages."""
+    rows = [
+        [
+            peer.title,
+            *(share(theirs, ours) for step in SYNCS for _, ours, theirs in factors(comparison, peer, step)),
+        ]
+        for peer in PEERS
+        if comparison.result(peer, "cold")
+    ]
+    return table(["times as long as this project", *_pairs("{step}, {what}")], rows) if rows else []
+
+
+def _sizes(comparison: Comparison, systems: list[System]) -> list[str]:
     rows = []
     for system in systems:
         cold = comparison.result(system, "cold")
-        asked = comparison.result(system, "search").get("result", {})
         rows.append(
             [
                 _title(comparison, system),
-                *(_seconds(comparison.result(system, step)) for step in SYNCS),
                 number(cold["cpu_s"], 0),
                 f"{number(cold['process_mib'], 0)} / {number(cold['tree_mib'], 0)}",
                 f"{number(cold['disk_mib'], 0)} / {cold['files']:,}",
                 number(_chunks(cold), 0),
-                _latency(asked, "dense"),
-                _latency(asked, "hybrid"),
+                *(_latency(latency(comparison, system, mode)) for mode in ("dense", "hybrid")),
             ]
         )
-    head = ["", "cold s", "no-op s", "1 % edited s", "1 % deleted s", "no-op again s", "cold CPU s",
-            "cold peak MiB, process / tree", "store MiB / files", "chunks", "dense p50 / p95 ms",
+    head = ["", "cold CPU s", "cold peak MiB, process / tree", "store MiB / files", "chunks", "dense p50 / p95 ms",
             "hybrid p50 / p95 ms"]  # fmt: skip
-    return table(head, rows)
-
-
-def _times_faster(comparison: Comparison) -> list[str]:
-    """How many times longer each peer takes than this project with and without its orchestration."""
-    rows = []
-    for peer in PEERS:
-        if not comparison.result(peer, "cold"):
-            continue
-        cells = []
-        for step in SYNCS[:4]:
-            theirs = comparison.result(peer, step).get("wall_s")
-            ours = [comparison.result(system, step).get("wall_s") for system in (COMMAND, STAGES)]
-            cells.append(f"{share(theirs, ours[0], 1)} ({share(theirs, ours[1], 1)})")
-        rows.append([peer.title, *cells])
-    if not rows:
-        return []
-    head = ["wall time ÷ `aps-rag sync` (÷ stages alone)", "cold", "no-op", "1 % edited", "1 % deleted"]
     return table(head, rows)
 
 
@@ -98,23 +105,17 @@ def _right(comparison: Comparison, systems: list[System]) -> list[str]:
     rows = []
     for system in systems:
         for mode in ("hybrid", "dense"):
-            cells = []
-            for step, kind, _ in _KINDS:
-                found = comparison.result(system, f"probe-{step}").get("result", {}).get(mode)
-                cells.append("–" if found is None else "{} of {}".format(*found[kind]))
-            if any(cell != "–" for cell in cells):
+            found = [right(comparison, system, mode, step, kind) for step, kind, _ in KINDS]
+            if any(found):
+                cells = ["–" if counts is None else "{} of {}".format(*counts) for counts in found]
                 rows.append([f"{system.title}, {mode}", *cells])
-    return table(["", *(title for *_, title in _KINDS)], rows) if rows else []
+    return table(["", *(title for *_, title in KINDS)], rows) if rows else []
 
 
 def _title(comparison: Comparison, system: System) -> str:
     versions = comparison.result(system, "versions")
     told = ", ".join(f"{name} {version}" for name, version in list(versions.items())[:1])
     return f"{system.title} ({told})" if told else system.title
-
-
-def _seconds(found: dict[str, Any]) -> str:
-    return number(found.get("wall_s"))
 
 
 def _chunks(found: dict[str, Any]) -> float | None:
@@ -124,8 +125,5 @@ def _chunks(found: dict[str, Any]) -> float | None:
     return result.get("chunks")
 
 
-def _latency(asked: dict[str, Any], mode: str) -> str:
-    if mode not in asked:
-        return "–"
-    taken = percentiles(asked[mode]["seconds"])
-    return f"{number(taken['p50_ms'])} / {number(taken['p95_ms'])}"
+def _latency(taken: dict[str, float]) -> str:
+    return f"{number(taken['p50_ms'])} / {number(taken['p95_ms'])}" if taken else "–"

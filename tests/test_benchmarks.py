@@ -265,33 +265,6 @@ def test_the_drawing_is_xml_with_a_point_for_each_figure():
     ET.fromstring(charts.growth([]))
 
 
-def _figures(wall: float, **result: object) -> dict[str, object]:
-    done = measuring.Measured(wall, wall / 2, 500.0, 600.0, dict(result))
-    return {**done.to_dict(), "disk_mib": 10.0, "files": 7}
-
-
-def test_the_report_sets_systems_side_by_side(tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "RESULTS", tmp_path / "results")
-    ledger = Ledger(tmp_path / "run")
-    ledger.step("machine", machine.describe)
-    compared = comparison.Comparison(ledger, "demo-60", MODEL, {"haiku-rag": "no Python 3.12\nmore"})
-    for system, factor in ((comparison.STAGES, 1), (comparison.COMMAND, 2), (comparison.LLAMA, 8)):
-        for step in comparison.SYNCS:
-            ledger.step(compared.step(system, step), lambda factor=factor: _figures(10.0 * factor, chunks=77))
-    asked = {"first_s": 1.0, "seconds": [0.01, 0.02, 0.03]}
-    ledger.step(compared.step(comparison.LLAMA, "search"), lambda: _figures(1.0, hybrid=asked, dense=asked))
-    right = {kind: [19, 20] for kind in ("new", "old", "deleted", "twins")}
-    for step in ("edit", "delete"):
-        ledger.step(compared.step(comparison.LLAMA, f"probe-{step}"), lambda: _figures(1.0, hybrid=right))
-    text = report.write(ledger, MODEL, [], [compared], "small").read_text()
-    assert "| LlamaIndex IngestionPipeline | 80.0 | 80.0 | 80.0 | 80.0 | 80.0 | 40 | 500 / 600 | 10 / 7 | 77 |" in text
-    assert "20.0 / 30.0" in text
-    assert "| LlamaIndex IngestionPipeline | 4.0 (8.0) |" in text
-    assert "| LlamaIndex IngestionPipeline, hybrid | 19 of 20 | 19 of 20 |" in text
-    assert "- haiku.rag: stopped, no Python 3.12" in text
-    assert (tmp_path / "results" / "small.svg").exists()
-
-
 class Meaning:
     """A dense channel that finds half of the nearest, unless it is asked for as many as a search asks it for."""
 

@@ -1,0 +1,82 @@
+"""What a report of the benchmark tells of the steps that were done, and where it says that this project loses."""
+
+from __future__ import annotations
+
+from benchmarks import comparison, losses, machine, measuring, report
+from benchmarks.ledger import Ledger
+
+MODEL = "test:hash-32"
+
+
+def _figures(wall: float, **result: object) -> dict[str, object]:
+    done = measuring.Measured(wall, wall / 2, 500.0, 600.0, dict(result))
+    return {**done.to_dict(), "disk_mib": 10.0, "files": 7}
+
+
+def test_the_report_sets_systems_side_by_side(tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "RESULTS", tmp_path / "results")
+    ledger = Ledger(tmp_path / "run")
+    ledger.step("machine", machine.describe)
+    compared = comparison.Comparison(ledger, "demo-60", MODEL, {"haiku-rag": "no Python 3.12\nmore"})
+    for system, factor, work_s in (
+        (comparison.STAGES, 1, 8.0),
+        (comparison.COMMAND, 2, None),
+        (comparison.LLAMA, 3, 4.0),
+    ):
+        seconds = {} if work_s is None else {"seconds": {"work": work_s}}
+        for step in comparison.SYNCS:
+            made = _figures(10.0 * factor, chunks=77, **seconds)
+            ledger.step(compared.step(system, step), lambda made=made: made)
+    for system, taken in ((comparison.STAGES, 0.015), (comparison.LLAMA, 0.02)):
+        asked = {"first_s": 1.0, "seconds": [0.01, taken, 0.03]}
+        ledger.step(compared.step(system, "search"), lambda asked=asked: _figures(1.0, hybrid=asked, dense=asked))
+    right = {kind: [19, 20] for kind in ("new", "old", "deleted", "twins")}
+    for system, edited in ((comparison.STAGES, 20), (comparison.LLAMA, 19)):
+        made = _figures(1.0, hybrid=right | {"new": [edited, 20]})
+        for step in ("edit", "delete"):
+            ledger.step(compared.step(system, f"probe-{step}"), lambda made=made: made)
+    text = report.write(ledger, MODEL, [], [compared], "small").read_text()
+    assert "| cold build, wall s | cold build, work s | no-op, wall s | no-op, work s |" in text
+    assert "| this project, stages alone | 10.0 | 8.0 | 10.0 | 8.0 |" in text
+    assert "| this project, `aps-rag sync` | 20.0 | – | 20.0 | – |" in text
+    assert "| LlamaIndex IngestionPipeline | 30.0 | 4.0 | 30.0 | 4.0 |" in text
+    assert "| orchestration | 10.0 | – | 10.0 | – |" in text
+    assert "| LlamaIndex IngestionPipeline | 1.50 | 0.50 | 1.50 | 0.50 |" in text
+    assert "| LlamaIndex IngestionPipeline | 15 | 500 / 600 | 10 / 7 | 77 | 20.0 / 30.0 | 20.0 / 30.0 |" in text
+    assert "| LlamaIndex IngestionPipeline, hybrid | 19 of 20 | 19 of 20 |" in text
+    assert "- haiku.rag: stopped, no Python 3.12" in text
+    told = [line for line in text.splitlines() if line.startswith("- LlamaIndex")]
+    assert len(told) == 2 * len(comparison.SYNCS) + 4
+    pipeline = "- LlamaIndex IngestionPipeline"
+    assert f"{pipeline}, no-op, wall: less than twice as fast, 20.0 s against 30.0 s (factor 1.50)." in told
+    assert f"{pipeline}, no-op, work: this project loses, 8.0 s against 4.0 s (factor 0.50)." in told
+    assert f"{pipeline}, hybrid search, p50: less than twice as fast, 15.0 ms against 20.0 ms (factor 1.33)." in told
+    assert (tmp_path / "results" / "small.svg").exists()
+
+
+def _compared(ledger: Ledger, **theirs: object) -> comparison.Comparison:
+    """This project at 10 s, 100 MiB and 20 of 20, and LlamaIndex, of whose figures some are given."""
+    compared = comparison.Comparison(ledger, "demo-60", MODEL)
+    right = {kind: [20, 20] for kind in ("new", "old", "deleted", "twins")}
+    for system, wall, changed in (
+        (comparison.STAGES, 10.0, {}),
+        (comparison.COMMAND, 10.0, {}),
+        (comparison.LLAMA, 20.0, theirs),
+    ):
+        made = {**_figures(wall, hybrid=right, seconds={"work": wall}), **changed}
+        for step in (*comparison.SYNCS, "probe-edit", "probe-delete"):
+            ledger.step(compared.step(system, step), lambda made=made: made)
+    return compared
+
+
+def test_what_is_twice_as_fast_is_no_loss_and_what_takes_more_is(tmp_path):
+    assert losses.loss_lines(_compared(Ledger(tmp_path / "even")))[2].startswith("- Nowhere:")
+    fewer = {"process_mib": 499.0, "tree_mib": 600.0, "disk_mib": 9.0}
+    lines = losses.loss_lines(_compared(Ledger(tmp_path / "more"), **fewer))
+    assert [line.partition(", cold build, ")[2] for line in lines[2:-1]] == [
+        "peak of a process: this project loses, 500 MiB against 499 MiB.",
+        "store: this project loses, 10 MiB against 9 MiB.",
+    ]
+    just = losses.loss_lines(_compared(Ledger(tmp_path / "just"), wall_s=19.99))
+    assert all("wall: less than twice as fast" in line and "(factor 1.99)" in line for line in just[2:-1])
+    assert len(just[2:-1]) == len(comparison.SYNCS)
