@@ -359,6 +359,49 @@ def test_where_a_backup_cannot_go_is_said_before_any_work(facility: Facility, tm
         back_up(Home(tmp_path / "nowhere"), tmp_path / "backup")
 
 
+def test_a_second_backup_to_the_same_folder_leaves_the_first_alone(
+    facility: Facility, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facility.sync()
+    real, said = writing._Writing._copy_catalog, []
+
+    def meanwhile(first: writing._Writing) -> None:
+        monkeypatch.undo()
+        with pytest.raises(BackupError) as caught:
+            back_up(facility.home, tmp_path / "backup")
+        said.append(str(caught.value))
+        real(first)
+
+    monkeypatch.setattr(writing._Writing, "_copy_catalog", meanwhile)
+    contents = back_up(facility.home, tmp_path / "backup")
+    assert said == [
+        f"{tmp_path / 'backup'}: another process is writing this backup just now; wait for it or name a new folder"
+    ]
+    assert verify(tmp_path / "backup") == contents
+
+
+def test_a_draft_that_was_finished_while_another_looked_is_not_taken_for_its_own(
+    facility: Facility, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facility.sync()
+    back_up(facility.home, tmp_path / "whole")
+    real = writing.fcntl.flock
+
+    def finished(handle: int, how: int) -> None:
+        real(handle, how)
+        (tmp_path / ".backup.part").rmdir()
+        (tmp_path / "whole").rename(tmp_path / "backup")
+        (tmp_path / ".backup.part").mkdir()
+        (tmp_path / ".backup.part" / "of a third").touch()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(writing.fcntl, "flock", finished)
+        with pytest.raises(BackupError, match="another process"):
+            back_up(facility.home, tmp_path / "backup")
+    verify(tmp_path / "backup")
+    assert (tmp_path / ".backup.part" / "of a third").exists()
+
+
 def test_too_little_room_is_said_before_any_work(
     facility: Facility, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,18 +87,38 @@ def _draft(home: Home, target: Path) -> Iterator[Home]:
         raise BackupError(f"{target.parent}: no such folder; make it or name another place")
     draft = target.with_name(f".{target.name}.part")
     draft.mkdir(mode=0o700, exist_ok=True)
-    handle = os.open(draft, os.O_RDONLY)
+    handle = os.open(draft, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
+        _take(handle, draft, target)
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BackupError(f"{target}: another process is writing this backup just now") from None
-        for left in draft.iterdir():  # by a backup that died
-            shutil.rmtree(left) if left.is_dir() else left.unlink()
-        yield Home(draft)
+            for left in draft.iterdir():  # by a backup that died
+                shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
+            yield Home(draft)
+        finally:
+            if _is_still(handle, draft):  # it was not renamed, so nobody else can have it
+                shutil.rmtree(draft, ignore_errors=True)
     finally:
         os.close(handle)
-        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _take(handle: int, draft: Path, target: Path) -> None:
+    """Lock a draft that is open.
+
+    Raises:
+        BackupError: another process has it, or had it and is done with it.
+    """
+    with contextlib.suppress(BlockingIOError):
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _is_still(handle, draft):
+            return
+    raise BackupError(f"{target}: another process is writing this backup just now; wait for it or name a new folder")
+
+
+def _is_still(handle: int, folder: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), os.lstat(folder))
+    except FileNotFoundError:
+        return False
 
 
 def _estimate(home: Home, release: Release | None, models: bool) -> int:
