@@ -15,7 +15,16 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from aps_rag_pipeline.records import PUBLIC, SOURCES, SourceKey
@@ -237,6 +246,8 @@ class Settings(BaseSettings):
     limits: Limits = Limits()
     network: Network = Network()
     alert: Alert = Alert()
+    #: What `load` read them from.
+    _file: Path | None = PrivateAttr(default=None)
 
     #: The configuration values of a file, set by `load` for the duration of the construction.
     @classmethod
@@ -285,7 +296,17 @@ class Settings(BaseSettings):
             raise SettingsError(f"{file}: not YAML: {error}") from error
         if not isinstance(values, dict):
             raise SettingsError(f"{file}: the top level must be a mapping of names to values")
-        return cls.build(values, file)
+        made = cls.build(values, file)
+        made._file = file
+        return made
+
+    def read_again(self) -> Settings:
+        """What their file says by now; these settings themselves where they were read from none.
+
+        Raises:
+            SettingsError: as for :meth:`load`.
+        """
+        return self if self._file is None else type(self).load(self._file)
 
     @classmethod
     def build(cls, values: dict[str, Any], file: Path) -> Settings:

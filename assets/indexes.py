@@ -18,8 +18,9 @@ def embeddings(context: dg.AssetExecutionContext, facility: Facility) -> dg.Mate
     """A vector per distinct chunk text and model. A text that has one is never embedded again."""
     from aps_rag_pipeline.sync.indexes import embed
 
+    workspace = facility.writing(f"run {context.run_id}")
     model = facility.model()
-    report = embed(facility.writing(f"run {context.run_id}"), model)
+    report = embed(workspace, model)
     return stage_result(context, report, model=model.description.name, dimensions=model.description.dimensions)
 
 

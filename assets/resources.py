@@ -48,13 +48,18 @@ class Facility(dg.ConfigurableResource):  # type: ignore[type-arg]
         return self._workspace
 
     def writing(self, purpose: str) -> Any:
-        """The workspace with the writer lock held."""
+        """The workspace with the writer lock held; its model is the one that was switched to meanwhile."""
         if self._lock is None:
             from aps_rag_pipeline.stores.lock import WriterLock
+            from aps_rag_pipeline.sync.preparation import with_present_model
 
             workspace = self.workspace
             lock = WriterLock(workspace.home, workspace.settings.limits.lock_timeout_s, purpose)
-            self._lock = self._stack.enter_context(lock)
+            with contextlib.ExitStack() as held:
+                held.enter_context(lock)
+                self._workspace = with_present_model(workspace)
+                self._stack.enter_context(held.pop_all())
+            self._lock = lock
         return self.workspace
 
     def model(self) -> Any:

@@ -28,11 +28,12 @@ from aps_rag_pipeline.stores import releases
 from aps_rag_pipeline.stores.lock import HomeTakenError, WriterLock
 from aps_rag_pipeline.stores.tables import chunks_table
 from aps_rag_pipeline.stores.vectors import LanceTables
-from aps_rag_pipeline.sync import indexes, reindex
+from aps_rag_pipeline.sync import indexes, pipeline, reindex
 from aps_rag_pipeline.sync.preparation import read_preparation
 from aps_rag_pipeline.sync.purge import purge
 from aps_rag_pipeline.sync.workspace import NoProgress, Progress
 from query import Corpus
+from query.results import Hit
 from tests.small_facility import Facility, tree
 
 T = TypeVar("T")
@@ -135,6 +136,11 @@ def demand_one_model(ring: Ring, name: str) -> None:
 def answers(ring: Ring) -> list[tuple[str, float]]:
     with Corpus.open(ring.home, None) as corpus:
         return [(hit.key, hit.score) for hit in corpus.search("ion pump P7 high current", mode="dense").hits]
+
+
+def found(ring: Ring, text: str) -> list[Hit]:
+    with Corpus.open(ring.home, None) as corpus:
+        return corpus.search(text).hits
 
 
 def test_the_old_release_serves_unmoved_until_the_new_one_is_whole(ring: Ring) -> None:
@@ -290,6 +296,70 @@ def test_a_writer_in_the_way_leaves_the_switch_to_the_next_sync(ring: Ring) -> N
     demand_one_model(ring, OLD)
     ring.sync()
     demand_one_model(ring, NEW)
+
+
+STALE_SYNC = """
+import sys
+from aps_rag_pipeline.settings import Settings
+from aps_rag_pipeline.sync import pipeline
+with pipeline.open_workspace(Settings.load(sys.argv[1])) as workspace:
+    print("settings read", flush=True)
+    sys.stdin.readline()
+    pipeline.sync(workspace)
+"""
+
+
+def test_a_sync_that_read_its_settings_before_a_switch_keeps_to_the_new_model(ring: Ring) -> None:
+    stale = subprocess.Popen(
+        [sys.executable, "-c", STALE_SYNC, ring.file],
+        env={name: value for name, value in os.environ.items() if not name.startswith("APS_RAG")},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert stale.stdout is not None
+    assert stale.stdout.readline() == "settings read\n"
+    ring.reindex()
+    ring.log["shift-1"][100] = "Entry written meanwhile"
+    ring.write()
+    stale.communicate("go on\n", timeout=60)
+    assert stale.returncode == 0
+    demand_one_model(ring, NEW)
+    assert ring.vectors(OLD) == 0
+    assert any("written meanwhile" in hit.snippet for hit in found(ring, "entry written meanwhile"))
+
+
+def test_a_run_that_read_its_settings_before_a_switch_keeps_to_the_new_model(ring: Ring) -> None:
+    from dagster import build_init_resource_context
+
+    from assets.resources import Facility as Resource
+
+    resource = Resource(config_path=str(ring.file))
+    with resource.yield_for_execution(build_init_resource_context()) as facility:
+        assert facility.model().description.name == OLD
+        ring.reindex()
+        assert facility.writing("a run").settings.models.embedding == NEW
+        assert facility.model().description.name == NEW
+        with pytest.raises(HomeTakenError, match="a run"):
+            WriterLock(ring.home, 0, "another").acquire()
+    WriterLock(ring.home, 0, "another").acquire().release()
+
+
+def test_a_purge_that_read_its_settings_before_a_switch_keeps_to_the_new_model(ring: Ring) -> None:
+    with ring.workspace() as workspace:
+        ring.reindex()
+        purge(workspace, "BELY:503")
+    demand_one_model(ring, NEW)
+
+
+def test_settings_that_became_unreadable_stop_a_run_under_the_lock(ring: Ring) -> None:
+    with ring.workspace() as workspace:
+        ring.file.write_text("models: [\n")
+        with pytest.raises(SettingsError, match="not YAML"):
+            pipeline.sync(workspace)
+    ring.file.write_text(FILE)
+    demand_one_model(ring, OLD)
+    ring.sync()
 
 
 def test_the_old_models_table_and_vectors_go_when_its_release_goes(ring: Ring, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from aps_rag_pipeline.sync.graph import build_graph
 from aps_rag_pipeline.sync.indexes import embed, index_dense, index_sparse
 from aps_rag_pipeline.sync.marts import build_marts
 from aps_rag_pipeline.sync.model import ConfiguredModel, configured_model
+from aps_rag_pipeline.sync.preparation import with_present_model
 from aps_rag_pipeline.sync.publish import publish
 from aps_rag_pipeline.sync.text import cut_passages, read_pictures, split_chunks
 from aps_rag_pipeline.sync.workspace import NoProgress, Progress, StageReport, Workspace
@@ -43,6 +44,7 @@ def open_workspace(settings: Settings, progress: Progress | None = None) -> Iter
 
 def complete(workspace: Workspace) -> list[StageReport]:
     """Bring everything up to the newest changeset and publish it. Needs the writer lock."""
+    workspace = with_present_model(workspace)
     model = configured_model(workspace.settings, workspace.home)
     reports = [stage(workspace, model) for stage in STAGES]
     return [*reports, publish(workspace, model)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -48,6 +49,20 @@ def present_cut(catalog: Catalog) -> Cut:
     """What the catalog holds; blank before the first sync."""
     found = {row["stage"]: row["version"] for row in catalog.rows("select stage, version from stages")}
     return Cut(found.get(PASSAGES, ""), found.get(CHUNKS, ""))
+
+
+def with_present_model(workspace: Workspace) -> Workspace:
+    """The workspace with the model and the chunking that its settings' file names by now. Asked for under the writer
+    lock, it keeps a run that had read the file before a switch from making all of it undone.
+
+    Raises:
+        SettingsError: the file cannot be used any more.
+    """
+    settings, present = workspace.settings, workspace.settings.read_again()
+    if (settings.models, settings.chunking) == (present.models, present.chunking):
+        return workspace
+    named = {"models": present.models, "chunking": present.chunking}
+    return replace(workspace, settings=settings.model_copy(update=named))
 
 
 def read_preparation(home: Home) -> Preparation | None:
