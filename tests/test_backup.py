@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from aps_rag_pipeline.stores import releases
+from aps_rag_pipeline.stores.catalog import Catalog
 from aps_rag_pipeline.stores.home import Home, HomeError
 from aps_rag_pipeline.stores.lock import HomeTakenError, WriterLock
 from aps_rag_pipeline.stores.tables import EDGES, NODES
 from aps_rag_pipeline.stores.vectors import LanceTables
 from aps_rag_pipeline.sync import state
 from aps_rag_pipeline.sync.backup import BackupError, back_up, restore, restoring, verify, writing
+from aps_rag_pipeline.sync.backup import contents as contents_of_backup
 from aps_rag_pipeline.sync.purge import purge
 from query import Corpus
 from tests.small_facility import Facility, tree
@@ -343,6 +348,106 @@ def test_a_damaged_backup_is_refused_by_the_name_of_the_file(facility: Facility,
         restore(backup, facility.home, force=True)
     assert str(backup if how == "empty" else victim) in str(caught.value)
     assert tree(facility.home.root, without=()) == before
+
+
+def rewritten(backup: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    path = backup / "backup.json"
+    contents = json.loads(path.read_text())
+    change(contents)
+    path.write_text(json.dumps(contents))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "catalog.sqlite/../../x", "state//x", "./state/x", "state/./x", "state", "/etc/x", "", "\u001b[2J/x",
+        "state/\n/x", "dagster/x", "writer.lock", ".restoring", "catalog.sqlite/x",
+        "catalog.sqlite-wal", "releases/00000009/x",
+    ],
+)  # fmt: skip
+def test_names_that_are_no_file_of_a_home_are_refused(facility: Facility, tmp_path: Path, name: str) -> None:
+    backup = tmp_path / "backup"
+    home_without_release(facility, backup)
+    rewritten(backup, lambda told: told["files"].update({name: {"size": 1, "sha256": "0" * 64}}))
+    with pytest.raises(BackupError) as caught:
+        verify(backup)
+    assert f"names {name!r}" in str(caught.value)
+
+
+def home_without_release(facility: Facility, backup: Path) -> None:
+    with Catalog(facility.home.create()):
+        pass
+    back_up(facility.home, backup)
+
+
+def test_a_backup_that_tells_less_or_other_than_it_holds_is_refused(facility: Facility, tmp_path: Path) -> None:
+    facility.sync()
+    whole, before = tmp_path / "whole", tree(facility.home.root, without=())
+    back_up(facility.home, whole)
+    cases: dict[str, Callable[[dict[str, Any]], object]] = {
+        "'catalog.sqlite', so it is not whole": lambda told: told["files"].pop("catalog.sqlite"),
+        "manifest.json', so it is not whole": lambda told: told["files"].pop("releases/00000001/manifest.json"),
+        "schema 99": lambda told: told.update(schema=99),
+        "has schema 2, not 1": lambda told: told.update(schema=1),
+        "is another release": lambda told: told.update(released_changeset=7),
+        "of another release than its own": lambda told: told.update(release=None),
+        ">= 0": lambda told: told["files"]["catalog.sqlite"].update(size=-1),
+    }
+    for said, change in cases.items():
+        backup = tmp_path / "backup"
+        shutil.copytree(whole, backup)
+        rewritten(backup, change)
+        with pytest.raises(BackupError, match=re.escape(said)):
+            restore(backup, facility.home, force=True)
+        shutil.rmtree(backup)
+    assert tree(facility.home.root, without=()) == before
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "linked folder", "linked list", "longer"])
+def test_only_plain_files_of_the_told_size_are_read(
+    facility: Facility, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backup = tmp_path / "backup"
+    home_without_release(facility, backup)
+    monkeypatch.setattr(contents_of_backup, "digest", lambda path: pytest.fail(f"{path} is read"))
+    victim = backup / ("backup.json" if kind == "linked list" else "catalog.sqlite")
+    if kind == "linked folder":
+        rewritten(backup, lambda told: told["files"].update({"state/x": {"size": 0, "sha256": "0" * 64}}))
+        (tmp_path / "away").mkdir()
+        (tmp_path / "away" / "x").touch()
+        victim = backup / "state"
+        shutil.rmtree(victim, ignore_errors=True)
+        victim.symlink_to(tmp_path / "away")
+    elif kind in ("link", "linked list"):
+        victim.rename(tmp_path / "away")
+        victim.symlink_to(tmp_path / "away")
+    elif kind == "pipe":
+        victim.unlink()
+        os.mkfifo(victim)
+    else:
+        os.truncate(victim, victim.stat().st_size + 1)
+    with pytest.raises(BackupError) as caught:
+        verify(backup)
+    assert str(victim) in str(caught.value)
+
+
+def test_what_a_cut_off_restore_replaced_stays_until_the_next_one_is_staged(
+    facility: Facility, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facility.sync()
+    back_up(facility.home, tmp_path / "backup")
+
+    def dies(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    for step in ("_write_over", "_work_from"):
+        with monkeypatch.context() as patched:
+            patched.setattr(restoring, step, dies)
+            with pytest.raises(BackupError):
+                restore(tmp_path / "backup", facility.home, force=True)
+        assert releases.numbers(Home(facility.home.root / ".replaced")) == [1], step
+    restore(tmp_path / "backup", facility.home, force=True)
+    assert not (facility.home.root / ".replaced").exists()
 
 
 def test_where_a_backup_cannot_go_is_said_before_any_work(facility: Facility, tmp_path: Path) -> None:

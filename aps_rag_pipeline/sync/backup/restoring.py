@@ -16,8 +16,10 @@ from pathlib import Path
 from aps_rag_pipeline.stores import releases
 from aps_rag_pipeline.stores.home import Home
 from aps_rag_pipeline.stores.lock import WriterLock
+from aps_rag_pipeline.stores.trouble import told
 from aps_rag_pipeline.sync.backup import purges
 from aps_rag_pipeline.sync.backup.contents import (
+    CONTENTS,
     BackupError,
     Contents,
     copy,
@@ -64,8 +66,7 @@ def restore(backup: Path, home: Home, *, force: bool = False, timeout_s: float =
         with WriterLock(home, timeout_s, f"restore {backup}"):
             if not force and (held := _held(home)):
                 raise BackupError(f"{home.root}: is not empty (it holds {held}); --force replaces what it holds")
-            for name in (_DRAFT, _REPLACED):
-                shutil.rmtree(home.root / name, ignore_errors=True)
+            shutil.rmtree(home.root / _DRAFT, ignore_errors=True)
             demand_space(home.root, contents.size)
             staged = Home(home.root / _DRAFT)
             try:
@@ -90,10 +91,35 @@ def _held(home: Home) -> str:
 def _stage(backup: Path, contents: Contents, staged: Home) -> None:
     staged.root.mkdir(mode=0o700)
     for name, file in contents.files.items():
-        if copy(backup / name, staged.root / name) != file:
-            raise BackupError(f"{backup / name}: changed while it was read; run restore again")
+        if copy(backup / name, staged.root / name, linked=False) != file:
+            raise BackupError(f"{str(backup / name)!r}: changed while it was read; run restore again")
+    _demand_what_is_told(backup, contents, staged)
     if contents.release is not None:
         _work_from(releases.folder_of(staged, contents.release), staged)
+
+
+def _demand_what_is_told(backup: Path, contents: Contents, staged: Home) -> None:
+    """Raises:
+    BackupError: catalog or release are not those that the list of files tells of.
+    """
+    try:
+        with contextlib.closing(sqlite3.connect(staged.catalog)) as catalog:
+            schema = catalog.execute("pragma user_version").fetchone()[0]
+            sound = catalog.execute("pragma quick_check(1)").fetchone()[0]
+    except sqlite3.DatabaseError as error:
+        raise BackupError(f"{backup / staged.catalog.name}: {told(error) or error}; use another backup") from error
+    if sound != "ok" or schema != contents.schema:
+        reason = f"has schema {schema}, not {contents.schema}" if sound == "ok" else f"is damaged ({sound})"
+        raise BackupError(f"{backup / staged.catalog.name}: {reason}; use another backup")
+    if contents.release is None:
+        return
+    place = backup / releases.folder_of(staged, contents.release).relative_to(staged.root)
+    try:
+        manifest = releases.read_manifest(staged, contents.release)
+    except releases.DamagedReleaseError as error:
+        raise BackupError(f"{place}: its manifest cannot be read; use another backup") from error
+    if (manifest.number, manifest.changeset) != (contents.release, contents.released_changeset):
+        raise BackupError(f"{place}: is another release than {CONTENTS} tells; use another backup")
 
 
 def _work_from(released: Path, staged: Home) -> None:
@@ -118,6 +144,8 @@ def _exchange(home: Home, staged: Home) -> None:
     """Readers see no release from the first move to the last."""
     home.restoring.touch()
     old = home.root / _REPLACED
+    if old.exists():  # of a restore that was cut off
+        shutil.rmtree(old)
     old.mkdir()
     order = sorted(
         (
