@@ -1,4 +1,4 @@
-"""Lists in the cells of Word's tables: numbered as Word shows them."""
+"""Lists of Word files, in tables and outside: numbered as Word shows them."""
 
 from __future__ import annotations
 
@@ -43,6 +43,12 @@ def table_of(made: Any, tmp_path_factory: pytest.TempPathFactory) -> list[list[s
     return table
 
 
+def texts_of(made: Any, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    target = io.BytesIO()
+    made.save(target)
+    return [part.text for part in read(target.getvalue(), "x.docx", tmp_path_factory).parts]
+
+
 def test_steps_in_cells_keep_the_numbers_that_word_shows(tmp_path_factory: pytest.TempPathFactory) -> None:
     made = document()
     item(made.add_paragraph("Read the permit"), 91)
@@ -63,6 +69,38 @@ def test_steps_in_cells_keep_the_numbers_that_word_shows(tmp_path_factory: pytes
         ["5. Tag", "Roe"],
         ["1. Sign", "Poe"],
     ]
+
+
+@pytest.mark.parametrize("style", ["", "List Number"], ids=["own", "by style"])
+def test_numbers_in_a_frame_are_said_once_and_go_on_behind_a_table(
+    style: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    made = document()
+    steps = [made.add_paragraph("Read the permit")]
+    frame = made.add_table(1, 1).cell(0, 0)
+    steps += [frame.paragraphs[0], frame.add_paragraph("Vent 2 valves")]
+    frame.paragraphs[0].add_run("Close 12")
+    inner = frame.add_table(1, 1).cell(0, 0)
+    inner.text = "Lock"
+    table = made.add_table(1, 2)
+    table.cell(0, 0).text, table.cell(0, 1).text = "Tag", "Kim"
+    steps += [inner.paragraphs[0], table.cell(0, 0).paragraphs[0], made.add_paragraph("Sign")]
+    for step in steps:
+        if style:
+            step.style = made.styles[style]
+        else:
+            item(step, 91)
+    blank = made.add_paragraph()
+    item(blank, 91)
+    blank._p.get_or_add_pPr().append(parse_xml(f"<w:sectPr {nsdecls('w')}/>"))  # ends a section, is no step
+    item(made.add_paragraph("Leave"), 91)
+    first = 1 if style else 3
+    one, *others = texts_of(made, tmp_path_factory)
+    assert one.split("\n\n") == [
+        f"{first}. Read the permit", f"{first + 1}. Close 12", f"{first + 2}. Vent 2 valves", f"{first + 3}. Lock",
+    ]  # fmt: skip
+    last = "3. Leave" if style else "9. Leave"
+    assert others == [f"| {first + 4}. Tag | Kim |\n| --- | --- |", f"{first + 5}. Sign\n\n{last}"]
 
 
 def test_a_column_of_numbers_alone_is_counted(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -1,12 +1,13 @@
-"""Numbers of lists in the cells of Word's tables: Word counts them when it shows a file, they stand nowhere in it."""
+"""Numbers of lists in Word files: Word counts them when it shows a file, they stand nowhere in it."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from aps_rag_pipeline.content.word_xml import W, run
+from aps_rag_pipeline.content.word_xml import W, run, said
 
 if TYPE_CHECKING:
     from docx.document import Document
@@ -15,6 +16,8 @@ _PLACE = re.compile(r"%(\d)")
 _ROMAN = ((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl"), (10, "x"))
 _ROMAN_ONES = ("", "i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix")
 _MAX_BASES, _MAX_COUNT = 20, 100_000
+#: What a paragraph without text may show.
+_SHOWN = (W + "drawing", W + "pict", W + "object", "{http://schemas.openxmlformats.org/officeDocument/2006/math}oMath")
 
 
 class _Level(NamedTuple):
@@ -42,24 +45,30 @@ class ListNumbers:
         numbering = next(
             (one.target_part for one in document.part.rels.values() if not one.is_external and _is_numbering(one)), None
         )
-        if numbering is not None:
-            self._lists = _lists(_root(numbering))
+        self._root = None if numbering is None else _root(numbering)
+        if self._root is not None:
+            self._lists = _lists(self._root)
         self._styles = {style.get(W + "styleId", ""): style for style in document.styles.element.iter(W + "style")}
         self._counts: defaultdict[str, dict[int, int]] = defaultdict(dict)
         self._begun: set[tuple[str, int]] = set()
 
     def lay_in(self, body: Any) -> None:
-        """Put the number of each list item in a table before its text."""
-        if not self._lists:
+        """Put the number of each list item before its text, and take it out of the lists so that it is said once.
+
+        All are counted here: `unstructured` sees the items outside of tables alone, and those in frames as well.
+        """
+        if self._root is None:
             return
         for item in body.iter(W + "p"):
-            label = self._label(item)
-            if label and next(item.iterancestors(W + "tbl"), None) is not None:
+            label = "" if _is_section_end(item) else self._label(item)
+            if label and (_is_filled(item) or _is_in_table(item)):
                 properties = item.find(W + "pPr")
                 if properties is None:
                     item.insert(0, run(label + " "))
                 else:
                     properties.addnext(run(label + " "))
+        for look in self._root.iter(W + "lvlText"):
+            look.set(W + "val", "")
 
     def _label(self, item: Any) -> str:
         numbering, style = self._numbering(item)
@@ -105,6 +114,20 @@ class ListNumbers:
             base = self._styles[style].find(W + "basedOn")
             style = "" if base is None else base.get(W + "val", "")
         return _Numbering("", level), ""
+
+
+def _is_filled(item: Any) -> bool:
+    return bool(said(item).strip()) or next(item.iter(*_SHOWN), None) is not None
+
+
+def _is_section_end(item: Any) -> bool:
+    """Word does not count an empty paragraph that only ends a section."""
+    return item.find(f"{W}pPr/{W}sectPr") is not None and not _is_filled(item)
+
+
+def _is_in_table(item: Any) -> bool:
+    """Whether it stands in a table of several cells: with one it is a frame around text."""
+    return any(next(islice(table.iter(W + "tc"), 1, None), None) is not None for table in item.iterancestors(W + "tbl"))
 
 
 def _is_numbering(relation: Any) -> bool:
