@@ -144,6 +144,20 @@ def test_a_label_and_its_value_stand_in_one_line() -> None:
     assert read_image(saved(image)).text.splitlines() == ["Gun voltage 102.13 kV", "Lifetime 8.4 h"]
 
 
+def test_what_a_sheet_writes_together_stays_together() -> None:
+    rows = (("Section 4.2A", "10.8V", "1.75h"), ("Drawing 13.5C", "99.5%", "0.25K"), ("Clause 70.1s", "2.4GHz", "3.3V"))
+    sheet, table = Image.new("RGB", (1100, 1500), "white"), Image.new("RGB", (1100, 400), (32, 38, 46))
+    for image, ink in ((sheet, "black"), (table, "white")):
+        pen, font = ImageDraw.Draw(image), ImageFont.load_default(34)
+        for row, cells in enumerate(rows):
+            for column, cell in enumerate(cells):
+                pen.text((80 + column * 360, 60 + row * 110), cell, font=font, fill=ink)
+    drawn = sorted(cell for cells in rows for cell in " ".join(cells).split())
+    assert sorted(read_image(saved(sheet)).text.split()) == drawn
+    assert sorted(read_pdf_page(saved(sheet, "PDF", resolution=130), 1).text.split()) == drawn
+    assert {"10.8 V", "1.75 h"} <= set(re.findall(r"[\d.]+ [a-zA-Z]+", read_image(saved(table)).text))
+
+
 def test_nothing_is_read_from_nothing() -> None:
     assert read_image(saved(Image.new("RGB", (300, 200), "navy"))) == OcrResult("", 0.0, 0, str(ocr.engine_version()))
     assert read_image(saved(Image.new("RGB", (1, 1)))).text == ""

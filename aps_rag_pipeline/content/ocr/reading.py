@@ -280,8 +280,9 @@ def _paragraphs(words: list[Word]) -> Iterator[str]:
         if block is not None and place[0] != block:
             yield ""
         block = place[0]
-        yield _said(list(line))
+        yield " ".join(word.text for word in line)  # a sheet's `4.2A` may be a section
 
 
 def _said(words: list[Word]) -> str:
+    """A row of a screen."""
     return " ".join(spaced(word.text) for word in words)

@@ -28,7 +28,7 @@ _EDGES = "()[]{}<>\"“”,;.:!?'‘’`"
 
 
 def spaced(word: str) -> str:
-    """A reading with the blank before its unit, which screens draw too narrow to be seen."""
+    """A reading of a screen with the blank before its unit, which screens draw too narrow to be seen."""
     reading = _READING.fullmatch(word)
     return word if reading is None else f"{reading[1]} {reading[2]}"
 
