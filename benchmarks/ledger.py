@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,14 @@ class OtherFactsError(Exception):
     """A run is gone on with on another machine, with other versions or with another model."""
 
 
+@dataclass(frozen=True)
+class Sitting:
+    """A process that did steps of a run: when it did its first one (UTC, ISO-8601), and the load average then."""
+
+    begun: str
+    load: float
+
+
 class Ledger:
     """Steps of one run, by name; a name may hold slashes."""
 
@@ -28,7 +38,7 @@ class Ledger:
         self.folder = folder
         self.steps = folder / "steps"
         self.steps.mkdir(parents=True, exist_ok=True)
-        self._load_noted = False
+        self._sitting_noted = False
 
     def hold_to(self, facts: dict[str, Any]) -> None:
         """Keep what the figures of this run are true of, as the step `machine`.
@@ -37,7 +47,8 @@ class Ledger:
             OtherFactsError: the run was begun with something else; its message names it, and what to do.
         """
         before, now = _flat(self.result(FACTS)), _flat(facts)
-        before.pop("commit", None)
+        for own in ("commit", "sitting"):
+            before.pop(own, None)
         if before and before != now:
             names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
             told = "; ".join(f"{name}: {before.get(name, 'not noted')}, now {now.get(name, 'none')}" for name in names)
@@ -53,10 +64,10 @@ class Ledger:
         if path.exists():
             self.say(f"{name}: done before")
         else:
-            self._note_load()
+            self._note_sitting()
             self.say(f"{name} …")
             started = time.perf_counter()
-            found = {**work(), "commit": commit()}
+            found = {**work(), "commit": commit(), "sitting": len(self.sittings)}
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary = path.with_suffix(".part")
             temporary.write_text(json.dumps(found, indent=1))
@@ -70,9 +81,15 @@ class Ledger:
         return dict(json.loads(path.read_text())) if path.exists() else {}
 
     @property
+    def sittings(self) -> list[Sitting]:
+        """When this run was begun and gone on with, and how busy the machine was: a step's `sitting` counts from 1."""
+        noted = json.loads(self._sittings.read_text()) if self._sittings.exists() else []
+        return [Sitting(**one) for one in noted]
+
+    @property
     def loads(self) -> list[float]:
         """Load average of the machine each time that this run was begun or gone on with."""
-        return list(json.loads(self._loads.read_text())) if self._loads.exists() else []
+        return [one.load for one in self.sittings]
 
     def log(self, name: str) -> Path:
         return self.folder / "logs" / f"{name.replace('/', '-')}.log"
@@ -86,14 +103,15 @@ class Ledger:
         return sorted(found)
 
     @property
-    def _loads(self) -> Path:
-        return self.folder / "loads.json"
+    def _sittings(self) -> Path:
+        return self.folder / "sittings.json"
 
-    def _note_load(self) -> None:
+    def _note_sitting(self) -> None:
         """Before the first step of this process, since later ones find the load of the run itself."""
-        if not self._load_noted:
-            self._loads.write_text(json.dumps([*self.loads, os.getloadavg()[0]]))
-            self._load_noted = True
+        if not self._sitting_noted:
+            begun = Sitting(datetime.now(UTC).isoformat(timespec="minutes"), os.getloadavg()[0])
+            self._sittings.write_text(json.dumps([asdict(one) for one in (*self.sittings, begun)]))
+            self._sitting_noted = True
 
     @staticmethod
     def say(text: str) -> None:

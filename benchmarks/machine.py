@@ -42,7 +42,6 @@ def lines(found: dict[str, Any], loads: Sequence[float]) -> list[str]:
         f"- CPU: {found['cpu']}, {found['cores']} cores; of what speeds up models it has {', '.join(has) or 'nothing'} "
         f"and lacks {', '.join(lacks) or 'nothing'}; memory {found['memory_gib']} GiB",
         f"- {found['system']}, Python {found['python']}; {packages}",
-        f"- load average at the start and where it was gone on with: {', '.join(f'{load:.2f}' for load in loads)}",
     ]
     if max(loads, default=0.0) > BUSY:
         told.append(

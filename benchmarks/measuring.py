@@ -7,9 +7,12 @@ over the child and all that live below it, sampled twice a second. Pages that pr
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -20,7 +23,9 @@ from typing import Any
 import psutil
 
 MIB = 2**20
-_SAMPLE_S = 0.5
+_SAMPLE_S, _HEARTBEAT_S = 0.5, 1.0
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,7 @@ def measure(
             stderr=errors,
             env=None if env is None else dict(env),
             cwd=cwd,
+            preexec_fn=_end_with_parent,
         )
         sampler = _Sampler(process.pid, heartbeat, earlier)
         sampler.start()
@@ -80,7 +86,8 @@ def measure(
         process.returncode = os.waitstatus_to_exitcode(status)
         sampler.finish()
     if process.returncode != 0:
-        end = log.read_text(errors="replace").strip()[-1500:]
+        said = [path.read_text(errors="replace") for path in (target, log) if path is not None]
+        end = "\n".join(said).strip()[-1500:]
         raise StepError(f"{command[0]} … ended with {process.returncode}: {end}")
     if heartbeat is not None:
         heartbeat.unlink(missing_ok=True)
@@ -88,6 +95,12 @@ def measure(
     result = json.loads(found.read_bytes()) if found is not None and found.exists() else {}
     cpu = usage.ru_utime + usage.ru_stime
     return Measured(wall, cpu, usage.ru_maxrss * 1024 / MIB, sampler.peak / MIB, result, earlier)
+
+
+def _end_with_parent() -> None:
+    """In the child: ask Linux for SIGTERM when the benchmark is killed, or it goes on beside the one that resumes."""
+    if _LIBC is not None:
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 class _Sampler(threading.Thread):
@@ -106,7 +119,7 @@ class _Sampler(threading.Thread):
         while not self._over.wait(_SAMPLE_S):
             self.peak = max(self.peak, _tree_bytes(root))
             now = time.perf_counter()
-            if self._heartbeat is not None and now - noted > 5:
+            if self._heartbeat is not None and now - noted > _HEARTBEAT_S:
                 self._heartbeat.write_text(json.dumps(self._earlier + now - started))
                 noted = now
 

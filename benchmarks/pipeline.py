@@ -74,6 +74,11 @@ class Facility:
     def result(self, step: str) -> dict[str, Any]:
         return self.ledger.result(self.name(step))
 
+    def planned(self, step: str) -> list[tuple[str, str, str, str]]:
+        """(source, file, id within it, sentence) of what a step changes."""
+        found = self.result(f"plan-{step}").get("result", {})
+        return [(source, *change) for source, some in found.items() for change in some]
+
     # steps
 
     def _make(self) -> None:
@@ -97,16 +102,22 @@ class Facility:
 
         self.ledger.step(self.name(step), work)
 
+    def _goes_on(self, step: str, form: Form, cold: bool) -> bool:
+        """Whether a step that was broken off goes on where it was, so that its first attempts have to be counted."""
+        if cold:
+            return form == "stages" and self.records > COPY_ABOVE
+        return not step.partition("/")[2].startswith("noop")
+
     def _prepare(self, form: Form, copied: bool) -> None:
         """A cold build starts without a home; one that was broken off goes on where it was if it is a long one."""
-        if not (form == "stages" and self.records > COPY_ABOVE):
+        if not self._goes_on("cold", form, cold=True):
             shutil.rmtree(self.home(form), ignore_errors=True)
         if copied:
             subprocess.run(["cp", "-a", self.home("stages"), self.home(form)], check=True)
 
     def _sync(self, step: str, form: Form, cold: bool) -> dict[str, Any]:
         log = self.ledger.log(self.name(step))
-        heartbeat = self.ledger.heartbeat(self.name(step)) if cold and self.records > COPY_ABOVE else None
+        heartbeat = self.ledger.heartbeat(self.name(step)) if self._goes_on(step, form, cold) else None
         if form == "stages":
             out = log.with_suffix(".json")
             command = [sys.executable, "-m", "benchmarks.work", "stages", "--config", self._config, "--out", out]
@@ -136,18 +147,13 @@ class Facility:
 
     def _marks(self, step: str) -> None:
         """Look for edited records by the sentence that was added to them, and for deleted ones by their keys."""
-        edited, deleted = self._planned("edit"), self._planned("delete")
+        edited, deleted = self.planned("edit"), self.planned("delete")
         gone = {(name, key) for _, name, key, _ in deleted}
         kept = [mark for _, name, key, mark in edited if (name, key) not in gone]
         keys = [f"{_PREFIXES[source]}:{key}" for source, _, key, _ in deleted if source in _PREFIXES]
         wanted = {"edited": spread(kept, PROBES), "deleted": spread(keys, PROBES)}
         plans = self._scratch(f"marks-{step}", wanted)
         self._task(f"marks-{step}", ["marks", "--config", self._config, "--plans", plans], "stages")
-
-    def _planned(self, step: str) -> list[tuple[str, str, str, str]]:
-        """(source, file, id within it, sentence) of what a step changed."""
-        found = self.result(f"plan-{step}").get("result", {})
-        return [(source, *change) for source, some in found.items() for change in some]
 
     def _scratch(self, name: str, content: Any) -> Path:
         path = self.folder.parent / f"{self.records}-{name}.json"

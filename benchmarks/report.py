@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import charts, machine
+from benchmarks import charts, machine, sittings
 from benchmarks.comparison import Comparison
 from benchmarks.ledger import Ledger
 from benchmarks.pipeline import FORMS, Facility
@@ -41,6 +41,7 @@ def write(
         f"# Benchmark `{name}`",
         "",
         *machine.lines(ledger.result("machine"), ledger.loads),
+        *sittings.lines(ledger.sittings),
         *_versions(ledger, model),
         "",
         _READING,
@@ -77,7 +78,7 @@ def _sizes(facility: Facility) -> list[str]:
             continue
         seconds = alone["result"]["seconds"]
         wall = alone["wall_s"] + alone["earlier_s"]
-        command = whole.get("wall_s")
+        command = whole["wall_s"] + whole["earlier_s"] if "wall_s" in whole else None
         rows.append(
             [
                 title,
@@ -91,16 +92,18 @@ def _sizes(facility: Facility) -> list[str]:
                 number(None if command is None else whole["process_mib"], 0),
                 number(None if command is None else command - wall),
                 number(alone["disk_mib"], 0),
+                sittings.of(alone, whole),
             ]
         )
     written = facility.result("write").get("result", {}).get("records", facility.records)
     head = ["", "wall s", "imports s", "work s", "CPU s", "process MiB", "tree MiB", "`aps-rag sync` s", "its MiB",
-            "orchestration s", "disk MiB"]  # fmt: skip
+            "orchestration s", "disk MiB", "sitting"]  # fmt: skip
     return [f"### {written:,} records", "", *table(head, rows), *_search(facility), *_rightness(facility), ""]
 
 
 def _search(facility: Facility) -> list[str]:
-    found = facility.result("search").get("result", {})
+    step = facility.result("search")
+    found = step.get("result", {})
     told = [
         f"{mode} p50 {found[mode]['p50_ms']:.0f} ms, p95 {found[mode]['p95_ms']:.0f} ms"
         for mode in ("hybrid", "dense")
@@ -109,7 +112,10 @@ def _search(facility: Facility) -> list[str]:
     if not told:
         return []
     asked = found["hybrid"]["n"]
-    return [f"Search, warm, {asked} questions, one variant: {'; '.join(told)}; first answer {found['first_s']:.1f} s."]
+    return [
+        f"Search, warm, {asked} questions, one variant: {'; '.join(told)}; first answer {found['first_s']:.1f} s "
+        f"(sitting {sittings.of(step)})."
+    ]
 
 
 def _rightness(facility: Facility) -> list[str]:
@@ -117,8 +123,7 @@ def _rightness(facility: Facility) -> list[str]:
     if not found:
         return []
     counted = [
-        f"{facility.result(f'stages/{step}')['result']['applied'].get(name, 0)} of "
-        f"{sum(facility.result(f'change-{step}')['result'].values())} {told}"
+        f"{facility.result(f'stages/{step}')['result']['applied'].get(name, 0)} of {len(facility.planned(step))} {told}"
         for step, name, told in (("edit", "changed", "edits"), ("delete", "removed", "deletions"))
     ]
     return [
@@ -183,7 +188,7 @@ def _stages(facility: Facility, step: str) -> dict[str, float]:
 
 def _work(facility: Facility, step: str) -> float | None:
     found: dict[str, Any] = facility.result(f"stages/{step}")
-    return found["result"]["seconds"]["work"] if found else None
+    return found["result"]["seconds"]["work"] + found["earlier_s"] if found else None
 
 
 def _drawing(facilities: Sequence[Facility]) -> str:

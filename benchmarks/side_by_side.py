@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from benchmarks import sittings
 from benchmarks.comparison import COMMAND, OURS, PEERS, STAGES, SYNCS, Comparison, System
 from benchmarks.losses import KINDS, STEPS, factors, latency, loss_lines, right, wall, work
 from benchmarks.tables import number, share, table
@@ -49,7 +50,10 @@ def comparison_lines(comparison: Comparison) -> list[str]:
 
 
 def _speed(comparison: Comparison, systems: list[System]) -> list[str]:
-    rows = [[_title(comparison, system), *_seconds(comparison, system)] for system in systems]
+    rows = [
+        [_title(comparison, system), *_seconds(comparison, system), sittings.of(*_steps(comparison, system))]
+        for system in systems
+    ]
     added = [
         None
         if None in (whole := wall(comparison, COMMAND, step), alone := wall(comparison, STAGES, step))
@@ -57,8 +61,13 @@ def _speed(comparison: Comparison, systems: list[System]) -> list[str]:
         for step in SYNCS
     ]
     if any(seconds is not None for seconds in added):
-        rows.append(["orchestration", *(cell for seconds in added for cell in (number(seconds), "–"))])
-    return table(["", *_pairs("{step}, {what} s")], rows)
+        rows.append(["orchestration", *(cell for seconds in added for cell in (number(seconds), "–")), ""])
+    return table(["", *_pairs("{step}, {what} s"), "sitting"], rows)
+
+
+def _steps(comparison: Comparison, system: System) -> list[dict[str, Any]]:
+    """All that was measured of a system."""
+    return [comparison.result(system, step) for step in (*SYNCS, "search", "probe-edit", "probe-delete")]
 
 
 def _seconds(comparison: Comparison, system: System) -> list[str]:

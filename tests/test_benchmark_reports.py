@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks import comparison, losses, machine, measuring, report
+from benchmarks import comparison, losses, machine, measuring, pipeline, report
 from benchmarks.ledger import Ledger
 
 MODEL = "test:hash-32"
@@ -80,3 +80,23 @@ def test_what_is_twice_as_fast_is_no_loss_and_what_takes_more_is(tmp_path):
     just = losses.loss_lines(_compared(Ledger(tmp_path / "just"), wall_s=19.99))
     assert all("wall: less than twice as fast" in line and "(factor 1.99)" in line for line in just[2:-1])
     assert len(just[2:-1]) == len(comparison.SYNCS)
+
+
+def test_figures_of_an_earlier_sitting_are_marked(tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "RESULTS", tmp_path / "results")
+    facility = pipeline.Facility(Ledger(tmp_path / "run"), 300, MODEL)
+    facility.ledger.hold_to({"embedding model": MODEL, **machine.describe()})
+    seconds = {"imports": 1.0, "work": 9.0}
+    made = _figures(10.0, seconds=seconds, stages={})
+    facility.ledger.step("300/stages/cold", lambda: made)
+    text = report.write(facility.ledger, MODEL, [facility], [], "small").read_text()
+    assert "| cold build | 10.0 | 1.0 | 9.0 | 5.0 | 500 | 600 | – | – | – | 10 | 1 |" in text
+    assert "resumed" not in text
+    again = pipeline.Facility(Ledger(tmp_path / "run"), 300, MODEL)
+    again.ledger.step("300/stages/edit", lambda: {**made, "earlier_s": 30.0})
+    again.ledger.step("300/command/cold", lambda: made)
+    text = report.write(again.ledger, MODEL, [again], [], "small").read_text()
+    assert "**The run was resumed: " in text
+    assert text.count(f"; 2 begun {again.ledger.sittings[1].begun[:10]} ") == 1
+    assert "| cold build | 10.0 | 1.0 | 9.0 | 5.0 | 500 | 600 | 10.0 | 500 | 0.0 | 10 | 1, 2 |" in text
+    assert "| 1 % edited | 40.0 | 1.0 | 39.0 | 5.0 | 500 | 600 | – | – | – | 10 | 2 † |" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from benchmarks import (
     large_home,
     machine,
     measuring,
+    pipeline,
     report,
     run,
     search_latency,
@@ -182,6 +184,49 @@ def test_a_resumed_process_counts_what_went_before(tmp_path):
     done = measuring.measure([sys.executable, "-c", ""], tmp_path / "log", heartbeat=heartbeat)
     assert done.earlier_s == 12.5
     assert not heartbeat.exists()
+
+
+def test_a_killed_benchmark_leaves_no_process_behind(tmp_path):
+    os.mkfifo(tmp_path / "alive")
+    child = f"import time; out = open({str(tmp_path / 'alive')!r}, 'w'); print('begun', file=out, flush=True); "
+    child += "time.sleep(20); print('survived', file=out)"
+    parent = "import sys; from pathlib import Path; from benchmarks.measuring import measure; "
+    parent += f"measure([sys.executable, '-c', {child!r}], Path({str(tmp_path / 'log')!r}))"
+    with (
+        subprocess.Popen([sys.executable, "-c", parent], cwd=REPOSITORY) as running,
+        (tmp_path / "alive").open() as said,
+    ):
+        assert said.readline() == "begun\n"
+        running.kill()
+        assert said.read() == "", "it ended before it could say more"
+
+
+def test_what_a_command_says_on_its_output_is_in_the_error(tmp_path):
+    command = [sys.executable, "-c", "print('held by another'); raise SystemExit(75)"]
+    with pytest.raises(measuring.StepError, match="ended with 75: held by another"):
+        measuring.measure(command, tmp_path / "log", result_from_stdout=True)
+
+
+def test_a_step_that_goes_on_where_it_was_counts_its_earlier_attempts(tmp_path, monkeypatch):
+    counted = {}
+
+    def note(command, log, *, heartbeat=None, **_):
+        counted[log.stem] = heartbeat is not None
+        return measuring.Measured(1.0, 1.0, 1.0, 1.0, {})
+
+    monkeypatch.setattr(pipeline, "measure", note)
+    monkeypatch.setattr(pipeline, "COPY_ABOVE", 400)
+    for records in (300, 500):
+        facility = pipeline.Facility(Ledger(tmp_path), records, MODEL)
+        facility.home("stages").mkdir(parents=True)
+        facility._step("stages/cold", "stages", cold=True)
+        assert facility.home("stages").exists() == (records == 500), "a short build starts over"
+        for step in ("noop", "edit"):
+            facility._step(f"command/{step}", "command")
+    assert counted == {
+        "300-stages-cold": False, "300-command-noop": False, "300-command-edit": True,
+        "500-stages-cold": True, "500-command-noop": False, "500-command-edit": True,
+    }  # fmt: skip
 
 
 def test_hard_links_take_their_place_once(tmp_path):
