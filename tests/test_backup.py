@@ -556,6 +556,27 @@ def test_a_backup_or_restore_that_dies_leaves_the_home_alone_or_says_so(
     assert sorted(path.name for path in facility.home.root.iterdir() if path.name.startswith(".")) == []
 
 
+def test_a_home_in_the_middle_of_a_restore_is_not_backed_up(
+    facility: Facility, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facility.sync()
+    back_up(facility.home, tmp_path / "backup")
+    real = writing._Writing._copy_catalog
+
+    def meanwhile(at_work: writing._Writing) -> None:
+        restore(tmp_path / "backup", facility.home, force=True)
+        real(at_work)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(writing._Writing, "_copy_catalog", meanwhile)
+        with pytest.raises(BackupError, match="was restored while it was copied"):
+            back_up(facility.home, tmp_path / "second")
+    facility.home.restoring.touch()
+    with pytest.raises(BackupError, match="is being restored, or that was cut off"):
+        back_up(facility.home, tmp_path / "second")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["backup", "facility"]
+
+
 def test_a_home_that_is_written_is_not_replaced(facility: Facility, tmp_path: Path) -> None:
     facility.sync()
     back_up(facility.home, tmp_path / "backup")

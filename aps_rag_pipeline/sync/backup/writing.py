@@ -42,6 +42,7 @@ from aps_rag_pipeline.sync.projection import forget
 
 #: Stages whose result lies outside the catalog and is taken from the release.
 _OF_INDEXES = (names.DENSE, names.SPARSE)
+_HALF_RESTORED = "is being restored, or that was cut off; wait for it, or run `aps-rag restore` with --force again"
 
 
 def back_up(home: Home, target: Path, *, facility: str = "", models: bool = False) -> Contents:
@@ -62,6 +63,8 @@ def back_up(home: Home, target: Path, *, facility: str = "", models: bool = Fals
         raise BackupError(f"{home.root}: this user may not read it; run it as the owner of the home")
     if not home.catalog.is_file():
         raise BackupError(f"{home.root}: has no catalog, so there is nothing to back up; run `aps-rag sync`")
+    if home.restoring.exists():
+        raise BackupError(f"{home.root}: {_HALF_RESTORED}")
     with (
         explained(target, "nothing is left of the backup"),
         _draft(home, target) as draft,
@@ -71,9 +74,22 @@ def back_up(home: Home, target: Path, *, facility: str = "", models: bool = Fals
         with contextlib.suppress(NoReleaseError):
             release = stack.enter_context(open_release(home))
         demand_space(target.parent, _estimate(home, release, models))
-        contents = _Writing(home, draft, release, models).run(facility)
+        with _one_home(home):
+            contents = _Writing(home, draft, release, models).run(facility)
         os.rename(draft.root, target)
     return contents
+
+
+@contextlib.contextmanager
+def _one_home(home: Home) -> Iterator[None]:
+    """Demand that no restore has begun while the block ran: it would have been copied half from either home."""
+    handle = os.open(home.releases, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield
+        if home.restoring.exists() or not _is_still(handle, home.releases):
+            raise BackupError(f"{home.root}: was restored while it was copied; run the backup again")
+    finally:
+        os.close(handle)
 
 
 @contextlib.contextmanager
