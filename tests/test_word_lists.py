@@ -133,3 +133,61 @@ def test_numbers_are_spelt_as_the_list_says(kind: str, label: str, tmp_path_fact
         item(made.paragraphs[index] if index < len(made.paragraphs) else table.cell(0, 0).add_paragraph(), 91, 1)
     table.cell(0, 1).text = "x"
     assert table_of(made, tmp_path_factory)[0][0].split()[-1] == label
+
+
+LEGAL = """<w:abstractNum {0} w:abstractNumId="93">
+<w:lvl w:ilvl="0"><w:numFmt w:val="upperRoman"/><w:lvlText w:val="%1."/></w:lvl>
+<w:lvl w:ilvl="1"><w:numFmt w:val="lowerLetter"/>{1}<w:lvlText w:val="%1.%2"/></w:lvl>
+<w:lvl w:ilvl="2"><w:numFmt w:val="lowerRoman"/>{2}<w:lvlText w:val="%2-%3"/></w:lvl>
+</w:abstractNum>"""
+OUTLINES = [0, 1, 2, 1, 2, 0, 1, 2]
+
+
+@pytest.mark.parametrize("in_table", [True, False], ids=["in a table", "outside"])
+@pytest.mark.parametrize(
+    ("legal", "restart", "labels"),
+    [
+        ("", "", "I. I.a a-i I.b b-i II. II.a a-i"),
+        ("<w:isLgl/>", "", "I. 1.1 a-i 1.2 b-i II. 2.1 a-i"),
+        ('<w:isLgl w:val="0"/>', "", "I. I.a a-i I.b b-i II. II.a a-i"),
+        ("", '<w:lvlRestart w:val="0"/>', "I. I.a a-i I.b b-ii II. II.a a-iii"),
+        ("", '<w:lvlRestart w:val="1"/>', "I. I.a a-i I.b b-ii II. II.a a-i"),
+        ("", '<w:lvlRestart w:val="2"/>', "I. I.a a-i I.b b-i II. II.a a-i"),
+        ('<w:lvlRestart w:val="0"/>', "", "I. I.a a-i I.b b-i II. II.c c-i"),
+    ],
+    ids=["plain", "legal", "not legal", "never anew", "anew behind the first", "anew behind the second", "level above"],
+)
+def test_levels_are_spelt_and_begin_anew_as_they_say(
+    legal: str, restart: str, labels: str, in_table: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    made = document()
+    numbering = made.part.numbering_part.element
+    numbering.insert(0, parse_xml(LEGAL.format(nsdecls("w"), legal, restart)))
+    numbering.append(parse_xml(LIST.replace('"90"', '"93"').format(nsdecls("w"), 94, "")))
+    table = made.add_table(1, 2) if in_table else None
+    for level in OUTLINES:
+        item(made.add_paragraph("x") if table is None else table.cell(0, 0).add_paragraph("x"), 94, level)
+    said = texts_of(made, tmp_path_factory)[0].replace("|", " ").split()
+    assert [word for word in said if word.strip("-")] == [word for label in labels.split() for word in (label, "x")]
+
+
+@pytest.mark.parametrize("linked", ['<w:styleLink w:val="Steps"/>', ""], ids=["both ways", "by the style alone"])
+def test_a_list_is_numbered_as_the_list_style_says_that_it_names(
+    linked: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    made = document()
+    numbering = made.part.numbering_part.element
+    if linked:
+        numbering[0].insert(0, parse_xml(linked.replace("/>", f" {nsdecls('w')}/>")))
+    link = '<w:abstractNum {0} w:abstractNumId="95"><w:numStyleLink w:val="Steps"/></w:abstractNum>'
+    numbering.insert(1, parse_xml(link.format(nsdecls("w"))))
+    numbering.append(parse_xml(LIST.replace('"90"', '"95"').format(nsdecls("w"), 96, "")))
+    style = """<w:style {0} w:type="numbering" w:styleId="Steps"><w:name w:val="Steps"/>
+    <w:pPr><w:numPr><w:numId w:val="91"/></w:numPr></w:pPr></w:style>"""
+    made.styles.element.append(parse_xml(style.format(nsdecls("w"))))
+    item(made.add_paragraph("Close"), 96)
+    table = made.add_table(1, 2)
+    item(table.cell(0, 0).paragraphs[0], 96, 1)
+    table.cell(0, 1).text = "Kim"
+    item(made.add_paragraph("Sign"), 96)
+    assert texts_of(made, tmp_path_factory) == ["3. Close", "| 3.a) | Kim |\n| --- | --- |", "4. Sign"]

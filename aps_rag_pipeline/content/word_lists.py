@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aps_rag_pipeline.content.word_xml import W, run, said
@@ -16,18 +16,24 @@ _PLACE = re.compile(r"%(\d)")
 _ROMAN = ((1000, "m"), (900, "cm"), (500, "d"), (400, "cd"), (100, "c"), (90, "xc"), (50, "l"), (40, "xl"), (10, "x"))
 _ROMAN_ONES = ("", "i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix")
 _MAX_BASES, _MAX_COUNT = 20, 100_000
+_NO = ("0", "false", "off")
 #: What a paragraph without text may show.
 _SHOWN = (W + "drawing", W + "pict", W + "object", "{http://schemas.openxmlformats.org/officeDocument/2006/math}oMath")
 
 
 class _Level(NamedTuple):
-    """A level of a list: what it begins with, whether that holds for this use of the list alone, and how it looks."""
+    """A level of a list: what it begins with, whether that holds for this use of the list alone, and how it looks.
+
+    `legal` spells its numbers and those above it as 1, 2, 3; it begins anew behind items of the first `behind` levels.
+    """
 
     start: int
     anew: bool
     kind: str
     text: str
     style: str
+    legal: bool
+    behind: int
 
 
 class _Numbering(NamedTuple):
@@ -46,9 +52,9 @@ class ListNumbers:
             (one.target_part for one in document.part.rels.values() if not one.is_external and _is_numbering(one)), None
         )
         self._root = None if numbering is None else _root(numbering)
-        if self._root is not None:
-            self._lists = _lists(self._root)
         self._styles = {style.get(W + "styleId", ""): style for style in document.styles.element.iter(W + "style")}
+        if self._root is not None:
+            self._lists = _lists(self._root, self._styles)
         self._counts: defaultdict[str, dict[int, int]] = defaultdict(dict)
         self._begun: set[tuple[str, int]] = set()
 
@@ -87,13 +93,16 @@ class ListNumbers:
             counts[depth] += 1
         self._begun.add((numbering.list, depth))
         for deeper in [number for number in counts if number > depth]:
-            del counts[deeper]
+            if deeper not in levels or depth < levels[deeper].behind:
+                del counts[deeper]
         if level.kind in ("bullet", "none"):
             return ""
 
         def counted(place: re.Match[str]) -> str:
             number = int(place[1]) - 1
-            return _spelt(counts.get(number, levels[number].start), levels[number].kind) if number in levels else ""
+            if number not in levels:
+                return ""
+            return _spelt(counts.get(number, levels[number].start), "decimal" if level.legal else levels[number].kind)
 
         return _PLACE.sub(counted, level.text).strip()
 
@@ -140,12 +149,12 @@ def _root(part: Any) -> Any:
     return part.element if hasattr(part, "element") else parse_xml(part.blob)
 
 
-def _lists(root: Any) -> dict[str, tuple[str, dict[int, _Level]]]:
+def _lists(root: Any, styles: dict[str, Any]) -> dict[str, tuple[str, dict[int, _Level]]]:
     """By the number of a list: the kind that it is of, and its levels."""
     kinds = {kind.get(W + "abstractNumId", ""): kind for kind in root.iterchildren(W + "abstractNum")}
     found = {}
     for one in root.iterchildren(W + "num"):
-        kind = _value(one, "abstractNumId")
+        kind = _defined(_value(one, "abstractNumId"), kinds, root, styles)
         if kind not in kinds:
             continue
         levels = {_number(level.get(W + "ilvl")): _level(level) for level in kinds[kind].iterchildren(W + "lvl")}
@@ -161,10 +170,32 @@ def _lists(root: Any) -> dict[str, tuple[str, dict[int, _Level]]]:
     return found
 
 
+def _defined(kind: str, kinds: dict[str, Any], root: Any, styles: dict[str, Any]) -> str:
+    """The kind of list that defines the levels: one may only name the list style that another is made for."""
+    for _ in range(_MAX_BASES):
+        style = "" if kind not in kinds else _value(kinds[kind], "numStyleLink")
+        if not style:
+            break
+        made_for = (number for number, other in kinds.items() if _value(other, "styleLink") == style)
+        stated = _stated(styles[style]).list if style in styles else ""
+        used = (_value(one, "abstractNumId") for one in root.iterchildren(W + "num") if one.get(W + "numId") == stated)
+        kind = next(chain(made_for, used), "")
+    return kind
+
+
 def _level(level: Any) -> _Level:
-    start = _value(level, "start")
+    start, behind = _value(level, "start"), _value(level, "lvlRestart")
     kind, text = _value(level, "numFmt") or "decimal", _value(level, "lvlText")
-    return _Level(_number(start) if start else 1, False, kind, text, _value(level, "pStyle"))
+    legal = level.find(W + "isLgl")
+    return _Level(
+        start=_number(start) if start else 1,
+        anew=False,
+        kind=kind,
+        text=text,
+        style=_value(level, "pStyle"),
+        legal=legal is not None and legal.get(W + "val", "1") not in _NO,
+        behind=_number(behind) if behind else _MAX_COUNT,
+    )
 
 
 def _stated(element: Any) -> _Numbering:
