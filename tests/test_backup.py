@@ -584,6 +584,25 @@ def test_a_home_that_is_written_is_not_replaced(facility: Facility, tmp_path: Pa
         restore(tmp_path / "backup", facility.home, force=True, timeout_s=0.05)
 
 
+def test_a_catalog_that_is_locked_is_not_thrown_away(
+    facility: Facility, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facility.sync()
+    back_up(facility.home, tmp_path / "backup")
+    monkeypatch.setattr(restoring, "_WAIT_S", 0.01)
+    with closing(sqlite3.connect(facility.home.catalog, isolation_level=None)) as other:
+        other.execute("begin immediate")
+        other.execute("delete from purged")
+        with pytest.raises(BackupError, match="locked"):
+            restore(tmp_path / "backup", facility.home, force=True)
+        other.execute("commit")
+        restore(tmp_path / "backup", facility.home, force=True)
+        assert other.execute("select count(*) from records").fetchone() == (17,)
+        with sqlite3.connect(facility.home.catalog) as catalog:
+            catalog.execute("delete from records")
+        assert other.execute("select count(*) from records").fetchone() == (0,)  # it is the same file still
+
+
 def test_attachments_come_along_and_missing_ones_are_counted(facility: Facility, tmp_path: Path) -> None:
     facility.sync()
     blobs = facility.home.blobs

@@ -32,6 +32,8 @@ from aps_rag_pipeline.sync.backup.contents import (
 _KEPT = ("writer.lock", "dagster", "graph", "models")
 _REPLACED = ".replaced"
 _DRAFT = ".restoring.part"
+#: How long who writes the catalog without the home's lock is waited for.
+_WAIT_S = 30.0
 
 
 @dataclass
@@ -171,15 +173,28 @@ def _exchange(home: Home, staged: Home) -> None:
 
 
 def _write_over(source: Path, target: Path) -> None:
-    """Bring a catalog into the file that is there: who has it open, as a sync that still fetches, sees the new one."""
+    """Bring a catalog into the file that is there: who has it open, as a sync that still fetches, sees the new one.
+
+    Raises:
+        BackupError: it cannot be written; it is as it was.
+    """
     try:
         with (
             contextlib.closing(sqlite3.connect(source)) as read,
-            contextlib.closing(sqlite3.connect(target)) as written,
+            contextlib.closing(sqlite3.connect(target, timeout=_WAIT_S)) as written,
         ):
-            read.backup(written)
+            read.backup(written, progress=_demand_unlocked)
             written.execute("pragma journal_mode = wal")
-    except sqlite3.DatabaseError:  # what is there is no catalog
-        for suffix in ("", "-wal", "-shm"):
+    except sqlite3.DatabaseError as error:
+        if not purges.damaged(error):
+            reason = told(error) or error
+            raise BackupError(f"{target}: {reason}; run restore again once that is mended") from error
+        for suffix in ("-wal", "-shm"):  # of what is no catalog any more
             target.with_name(target.name + suffix).unlink(missing_ok=True)
-        shutil.copy2(source, target)
+        os.replace(source, target)
+
+
+def _demand_unlocked(status: int, *_: int) -> None:
+    """SQLite tries for ever otherwise."""
+    if status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        raise sqlite3.OperationalError("database is locked by a process that writes it without the home's lock")
