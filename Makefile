@@ -42,14 +42,18 @@ torture: $(STAMP)  ## kills at every place and at random, ten thousand histories
 	APS_RAG_KILLS=$(or $(KILLS),200) $(BIN)/python -m pytest -n 2 --dist worksteal tests/test_torture.py tests/torture
 	APS_RAG_HISTORIES=$(or $(HISTORIES),10000) $(BIN)/python -m pytest -n 2 --dist worksteal tests/test_live_histories.py
 
+# EMBEDDING=test:hash-384 measures all but the encoder; BENCH_RUN keeps runs and their reports apart.
+BENCH = $(BIN)/python -m benchmarks.run $(if $(EMBEDDING),--embedding $(EMBEDDING)) $(if $(BENCH_RUN),--run $(BENCH_RUN))
+PEER_SIZES := 3000
+
 bench: $(STAMP)  ## speed and memory at 3,000 and 15,000 records, half an hour; goes on where it was broken off
-	$(BIN)/python -m benchmarks.run --sizes 3000,15000
+	$(BENCH) --sizes 3000,15000
 
-bench-peers: $(STAMP)  ## the same with two other systems beside it, an hour
-	$(BIN)/python -m benchmarks.run --sizes 3000,15000 --peers
+bench-peers: $(STAMP)  ## two other systems beside this one at 3,000 records or PEER_SIZES=3000,15000; half an hour or two
+	$(BENCH) --sizes $(PEER_SIZES) --peers --peer-sizes $(PEER_SIZES)
 
-bench-full: $(STAMP)  ## 150,000 records as well, some hours
-	$(BIN)/python -m benchmarks.run --sizes 3000,15000,150000
+bench-full: $(STAMP)  ## as bench, and 150,000 records, some hours; EMBEDDING=test:hash-384 leaves the encoder out
+	$(BENCH) --sizes 3000,15000,150000
 
 bench-search: $(STAMP) $(LARGE)/made.json  ## search at 200,000 chunks, half an hour; makes them from the demo if they are not there
 	$(BIN)/python -m benchmarks.search_latency $(LARGE) $(DEMO)/truth.json --json $(LARGE).json

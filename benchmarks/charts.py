@@ -8,14 +8,22 @@ from html import escape
 
 #: Label → points (records, value); values above 0.
 Lines = Mapping[str, Sequence[tuple[float, float]]]
+#: The same while it is gathered.
+Points = dict[str, list[tuple[float, float]]]
 _WIDTH, _HEIGHT, _LEFT, _TOP, _RIGHT, _BOTTOM = 520, 340, 64, 36, 150, 44
+_ACROSS = 2
 _COLOURS = ("#1b6ca8", "#c0392b", "#2e8b57", "#8e44ad", "#d68910", "#566573")
 
 
 def growth(panels: Sequence[tuple[str, str, Lines]]) -> str:
-    """One SVG with a panel beside the other for each (title, unit, lines)."""
-    drawn = [_panel(index * _WIDTH, *panel) for index, panel in enumerate(panels) if any(panel[2].values())]
-    size = f'width="{_WIDTH * max(len(drawn), 1)}" height="{_HEIGHT}"'
+    """One SVG with a panel for each (title, unit, lines) that has a point, two in a row."""
+    filled = [panel for panel in panels if any(panel[2].values())]
+    drawn = [
+        f'<g transform="translate(0 {index // _ACROSS * _HEIGHT})">{_panel(index % _ACROSS * _WIDTH, *panel)}</g>'
+        for index, panel in enumerate(filled)
+    ]
+    across, down = min(max(len(drawn), 1), _ACROSS), -(-max(len(drawn), 1) // _ACROSS)
+    size = f'width="{_WIDTH * across}" height="{_HEIGHT * down}"'
     style = 'font-family="sans-serif" font-size="12" fill="#222"'
     body = "\n".join(drawn)
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size} {style}>\n<rect {size} fill="#fff"/>\n{body}\n</svg>\n'

@@ -30,10 +30,18 @@ hard links once, the model's own files left out. Edits and deletions are spread 
 every file of every feed has to be read again: a real day touches fewer."""
 
 
-def write(
-    ledger: Ledger, model: str, facilities: Sequence[Facility], comparisons: Sequence[Comparison], name: str
-) -> Path:
+#: The fact of a run that names its embedding model.
+MODEL = "embedding model"
+
+
+def is_deterministic(model: str) -> bool:
+    """Whether vectors are made of hashes, without a model: then neither speed of encoding nor meaning is measured."""
+    return model.startswith("test:")
+
+
+def write(ledger: Ledger, facilities: Sequence[Facility], comparisons: Sequence[Comparison], name: str) -> Path:
     """Write the report of what is there so far; gives its path."""
+    model = ledger.result("machine").get(MODEL, "unknown")
     RESULTS.mkdir(parents=True, exist_ok=True)
     drawing = RESULTS / f"{name}.svg"
     drawing.write_text(_drawing(facilities))
@@ -52,7 +60,8 @@ def write(
     made += [
         f"![Growth over the number of records]({drawing.name})",
         "",
-        *_goals(facilities),
+        *_growth(facilities),
+        *([] if is_deterministic(model) else _rates(facilities)),
         *_stage_table(facilities),
     ]
     for comparison in comparisons:
@@ -65,6 +74,11 @@ def write(
 def _versions(ledger: Ledger, model: str) -> list[str]:
     commits = [commit for commit in ledger.commits() if commit]
     told = [f"- embedding model: `{model}`; version of the project: {', '.join(commits) or 'unknown'}"]
+    if is_deterministic(model):
+        told.append(
+            "- **The embedder is deterministic, a hash of words and no model: seconds, memory and disk are those "
+            "of everything but encoding, and what is found says nothing of meaning.**"
+        )
     if len(commits) > 1:
         told.append("- **Warning: steps of this run were done with different versions; run it with `--fresh`.**")
     return told
@@ -132,41 +146,62 @@ def _rightness(facility: Facility) -> list[str]:
     ]
 
 
-def _goals(facilities: Sequence[Facility]) -> list[str]:
+def _growth(facilities: Sequence[Facility]) -> list[str]:
+    """What grows with the number of records, a row a size."""
     rows = []
     for facility in facilities:
-        cold, bare, model = (facility.result(name) for name in ("stages/cold", "bare", "model"))
-        if not cold or not bare or not model:
+        cold, model = facility.result("stages/cold"), facility.result("model")
+        if not cold or not model:
             continue
-        work = cold["result"]["seconds"]["work"] + cold["earlier_s"]
-        pictures = cold["result"]["stages"].get("ocr", 0.0) + cold["result"]["stages"].get("export of the model", 0.0)
-        rate = bare["result"]["chunks"] / bare["result"]["seconds"]["encode"]
-        texts = bare["result"]["distinct"]
-        ours, rest = texts / work, texts / max(work - pictures, 1e-9)
-        changes = [_work(facility, name) for name in ("edit", "delete", "noop")]
+        work = _work(facility, "cold")
+        changes = [_work(facility, name) for name in ("edit", "delete")]
+        found = facility.result("search").get("result", {}).get("hybrid")
         rows.append(
             [
                 f"{facility.records:,}",
-                number(texts, 0),
-                number(rate),
-                number(ours),
-                f"{ours / rate:.2f} ({rest / rate:.2f})",
-                *(f"{number(change)} ({share(change, work, 3)})" for change in changes[:2]),
-                number(changes[2], 2),
-                number(cold["process_mib"] - model["process_mib"], 0),
+                number(cold["result"]["counts"].get("embeddings", {}).get("chunks"), 0),
+                number(work),
+                number(_work(facility, "noop"), 2),
+                *(f"{number(change)} ({share(change, work, 3)})" for change in changes),
+                f"{found['p50_ms']:.0f} / {found['p95_ms']:.0f}" if found else "–",
+                " / ".join(number(cold[name] - model[name], 0) for name in ("process_mib", "tree_mib")),
+                number(cold["disk_mib"], 0),
             ]
         )
-    head = ["records", "distinct chunks", "bare chunks/s", "pipeline chunks/s", "ratio (without pictures and export)",
-            "1 % edited s (of cold)", "1 % deleted s (of cold)", "no-op s after imports",
-            "peak beyond the model MiB"]  # fmt: skip
+    head = ["records", "chunks", "cold build s", "no-op s", "1 % edited s (of cold)", "1 % deleted s (of cold)",
+            "search p50 / p95 ms", "peak beyond the model MiB, process / tree", "disk MiB"]  # fmt: skip
     if not rows:
         return []
+    note = (
+        "Seconds are *work*, after imports; a search is hybrid, warm, its question's embedding included; the peak is "
+        "that of the cold build, less that of a process which opens the model and encodes one text."
+    )
+    return ["### What it comes to", "", *table(head, rows), note, ""]
+
+
+def _rates(facilities: Sequence[Facility]) -> list[str]:
+    """Chunks a second beside the bare encoder's."""
+    rows = []
+    for facility in facilities:
+        cold, bare = facility.result("stages/cold"), facility.result("bare")
+        if not cold or not bare:
+            continue
+        work = cold["result"]["seconds"]["work"] + cold["earlier_s"]
+        once = sum(cold["result"]["stages"].get(name, 0.0) for name in ("ocr", "export of the model"))
+        rate = bare["result"]["chunks"] / bare["result"]["seconds"]["encode"]
+        texts = bare["result"]["distinct"]
+        ours, rest = texts / work, texts / max(work - once, 1e-9)
+        ratios = f"{ours / rate:.2f} ({rest / rate:.2f})"
+        rows.append([f"{facility.records:,}", number(texts, 0), number(rate), number(ours), ratios])
+    if not rows:
+        return []
+    head = ["records", "distinct chunks", "bare chunks/s", "pipeline chunks/s", "ratio (without pictures and export)"]
     note = (
         "*Bare* is the same encoder on the same texts and nothing else, loading left out. The ratio counts everything "
         "that a cold build does after its imports; in brackets, without reading pictures and writing the model's ONNX "
         "form, which a home does once."
     )
-    return ["### What it comes to", "", *table(head, rows), note, ""]
+    return [*table(head, rows), note, ""]
 
 
 def _stage_table(facilities: Sequence[Facility]) -> list[str]:
@@ -192,13 +227,28 @@ def _work(facility: Facility, step: str) -> float | None:
 
 
 def _drawing(facilities: Sequence[Facility]) -> str:
-    times: dict[str, list[tuple[float, float]]] = {}
-    memory: dict[str, list[tuple[float, float]]] = {}
+    lines: dict[str, charts.Points] = {name: {} for name in ("seconds", "process_mib", "disk_mib", "search")}
+
+    def put(name: str, label: str, facility: Facility, value: float) -> None:
+        lines[name].setdefault(label, []).append((facility.records, value))
+
     for facility in facilities:
         for step, title in _SYNCS[:4]:
             found = facility.result(f"stages/{step}")
             if found:
-                seconds = found["result"]["seconds"]["work"] + found["earlier_s"]
-                times.setdefault(title, []).append((facility.records, seconds))
-                memory.setdefault(title, []).append((facility.records, found["process_mib"]))
-    return charts.growth([("Work after imports", "s", times), ("Peak of one process", "MiB", memory)])
+                put("seconds", title, facility, found["result"]["seconds"]["work"] + found["earlier_s"])
+                put("process_mib", title, facility, found["process_mib"])
+                put("disk_mib", title, facility, found["disk_mib"])
+        for mode in ("hybrid", "dense"):
+            taken = facility.result("search").get("result", {}).get(mode, {})
+            for name in ("p50", "p95"):
+                if taken:
+                    put("search", f"{mode}, {name}", facility, taken[f"{name}_ms"])
+    return charts.growth(
+        [
+            ("Work after imports", "s", lines["seconds"]),
+            ("Peak of one process", "MiB", lines["process_mib"]),
+            ("Disk of the home", "MiB", lines["disk_mib"]),
+            ("Search, warm", "ms", lines["search"]),
+        ]
+    )

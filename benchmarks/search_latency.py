@@ -59,11 +59,12 @@ def filters_of(case: str, newest: datetime) -> Filters:
 def latency(corpus: Corpus, texts: Sequence[str], since: datetime | None, several: bool) -> dict[str, float]:
     """Milliseconds of wall time and of CPU time."""
     wall, cpu = [], []
-    for place, text in enumerate([*texts[:WARM_UP], *texts]):
+    warming = texts[:WARM_UP]
+    for place, text in enumerate([*warming, *texts]):
         others = wordings(text) if several else []
         began, used = time.perf_counter(), time.process_time()
         corpus.search(text, since=since, variants=others)
-        if place >= WARM_UP:
+        if place >= len(warming):
             wall.append(time.perf_counter() - began)
             cpu.append(time.process_time() - used)
     quantiles = {"p50": np.quantile(wall, 0.5), "p95": np.quantile(wall, 0.95), "cpu_p50": np.quantile(cpu, 0.5)}

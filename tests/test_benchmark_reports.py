@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks import comparison, losses, machine, measuring, pipeline, report
+import xml.etree.ElementTree as ET
+
+from benchmarks import charts, comparison, losses, machine, measuring, pipeline, report, run
 from benchmarks.ledger import Ledger
 
 MODEL = "test:hash-32"
@@ -35,7 +37,7 @@ def test_the_report_sets_systems_side_by_side(tmp_path, monkeypatch):
         made = _figures(1.0, hybrid=right | {"new": [edited, 20]})
         for step in ("edit", "delete"):
             ledger.step(compared.step(system, f"probe-{step}"), lambda made=made: made)
-    text = report.write(ledger, MODEL, [], [compared], "small").read_text()
+    text = report.write(ledger, [], [compared], "small").read_text()
     assert "| cold build, wall s | cold build, work s | no-op, wall s | no-op, work s |" in text
     assert "| this project, stages alone | 10.0 | 8.0 | 10.0 | 8.0 |" in text
     assert "| this project, `aps-rag sync` | 20.0 | – | 20.0 | – |" in text
@@ -89,14 +91,42 @@ def test_figures_of_an_earlier_sitting_are_marked(tmp_path, monkeypatch):
     seconds = {"imports": 1.0, "work": 9.0}
     made = _figures(10.0, seconds=seconds, stages={})
     facility.ledger.step("300/stages/cold", lambda: made)
-    text = report.write(facility.ledger, MODEL, [facility], [], "small").read_text()
+    text = report.write(facility.ledger, [facility], [], "small").read_text()
     assert "| cold build | 10.0 | 1.0 | 9.0 | 5.0 | 500 | 600 | – | – | – | 10 | 1 |" in text
     assert "resumed" not in text
     again = pipeline.Facility(Ledger(tmp_path / "run"), 300, MODEL)
     again.ledger.step("300/stages/edit", lambda: {**made, "earlier_s": 30.0})
     again.ledger.step("300/command/cold", lambda: made)
-    text = report.write(again.ledger, MODEL, [again], [], "small").read_text()
+    text = report.write(again.ledger, [again], [], "small").read_text()
     assert "**The run was resumed: " in text
     assert text.count(f"; 2 begun {again.ledger.sittings[1].begun[:10]} ") == 1
     assert "| cold build | 10.0 | 1.0 | 9.0 | 5.0 | 500 | 600 | 10.0 | 500 | 0.0 | 10 | 1, 2 |" in text
     assert "| 1 % edited | 40.0 | 1.0 | 39.0 | 5.0 | 500 | 600 | – | – | – | 10 | 2 † |" in text
+
+
+def test_a_report_is_written_again_from_what_was_done(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "RUNS", tmp_path / "runs")
+    monkeypatch.setattr(report, "RESULTS", tmp_path / "results")
+    ledger = Ledger(tmp_path / "runs" / "small")
+    ledger.hold_to({report.MODEL: MODEL, **machine.describe(), "cpu": "another machine's"})
+    found = {"p50_ms": 7.0, "p95_ms": 9.0, "n": 20}
+    for size in (300, 3000):
+        for step, wall in (("cold", 90.0), ("noop", 2.0), ("edit", 4.0), ("delete", 3.0)):
+            counts = {"embeddings": {"chunks": 2 * size}}
+            made = _figures(wall, seconds={"imports": 1.0, "work": wall - 1}, stages={}, counts=counts)
+            ledger.step(f"{size}/stages/{step}", lambda made=made: made)
+        ledger.step(f"{size}/model", lambda: {**_figures(1.0), "process_mib": 300.0, "tree_mib": 310.0})
+        ledger.step(f"{size}/search", lambda: _figures(1.0, first_s=1.0, hybrid=found, dense=found))
+    text = run.main(["--run", "small", "--report-only"]).read_text()
+    assert "another machine's" in text
+    assert f"`{MODEL}`" in text
+    assert "| 3,000 | 6,000 | 89.0 | 1.00 | 3.0 (0.034) | 2.0 (0.022) | 7 / 9 | 200 / 290 | 10 |" in text
+    drawing = (tmp_path / "results" / "small.svg").read_text()
+    assert all(title in drawing for title in ("Work after imports", "Peak of one", "Disk of the home", "Search, warm"))
+
+
+def test_the_drawing_is_xml_with_a_point_for_each_figure():
+    made = charts.growth([("Time", "s", {"cold <b>": [(300, 2.0), (3000, 40.0)], "no-op": [(300, 0.1)]})])
+    circles = [node for node in ET.fromstring(made).iter() if node.tag.endswith("circle")]
+    assert len(circles) == 3
+    ET.fromstring(charts.growth([]))

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import xml.etree.ElementTree as ET
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,7 +16,6 @@ import pytest
 from aps_rag_pipeline.demo.write import write as write_demo
 from aps_rag_pipeline.stores.home import Home
 from benchmarks import (
-    charts,
     comparison,
     documents,
     editing,
@@ -44,6 +42,11 @@ def feeds(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("bench") / "demo"
     write_demo(out, records=300)
     return out / "feeds"
+
+
+@pytest.fixture(autouse=True)
+def no_model_from_outside(monkeypatch):
+    monkeypatch.delenv(run.EMBEDDING, raising=False)
 
 
 @pytest.fixture
@@ -303,13 +306,6 @@ def test_a_busy_machine_is_told():
     assert any("not idle (load 3.00" in line for line in machine.lines(found, [0.1, 3.0]))
 
 
-def test_the_drawing_is_xml_with_a_point_for_each_figure():
-    made = charts.growth([("Time", "s", {"cold <b>": [(300, 2.0), (3000, 40.0)], "no-op": [(300, 0.1)]})])
-    circles = [node for node in ET.fromstring(made).iter() if node.tag.endswith("circle")]
-    assert len(circles) == 3
-    ET.fromstring(charts.growth([]))
-
-
 class Meaning:
     """A dense channel that finds half of the nearest, unless it is asked for as many as a search asks it for."""
 
@@ -375,6 +371,22 @@ def test_one_command_measures_a_facility_and_tells(tmp_path, monkeypatch):
 def test_sizes_to_compare_must_be_measured():
     with pytest.raises(SystemExit):
         run.main(["--sizes", "300", "--peers", "--peer-sizes", "3000"])
+
+
+def test_the_environment_names_the_embedder_and_peers_need_a_model(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(run, "RUNS", tmp_path / "runs")
+    monkeypatch.setattr(report, "RESULTS", tmp_path / "results")
+    monkeypatch.setattr(run.Facility, "run", lambda facility: None)
+    monkeypatch.setenv(run.EMBEDDING, MODEL)
+    text = run.main(["--sizes", "300"]).read_text()
+    assert f"- embedding model: `{MODEL}`" in text
+    assert "The embedder is deterministic" in text
+    text = run.main(["--sizes", "300", "--embedding", run.DEFAULT_MODEL, "--run", "other"]).read_text()
+    assert f"- embedding model: `{run.DEFAULT_MODEL}`" in text
+    assert "deterministic" not in text
+    with pytest.raises(SystemExit):
+        run.main(["--sizes", "3000", "--peers"])
+    assert f"the others run a model, and {MODEL} is none" in capsys.readouterr().err
 
 
 def test_a_wrapped_function_is_timed_wherever_its_module_calls_it():
