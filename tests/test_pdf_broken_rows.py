@@ -50,6 +50,14 @@ def test_a_row_that_goes_on_behind_the_page_end_is_one_row(above: list[list[str]
     ]
 
 
+def test_a_row_goes_on_behind_a_word_that_nothing_ends_with(blobs: BlobStore) -> None:
+    rows = [["name", "meaning", "default"], ["PATH", "of the helper, may be", ""]]
+    assert tables([[["", "an absolute one", ""], ["SIZE", "in bytes", "512"]]], blobs, rows) == [
+        ("page 1", [rows[0], ["PATH", "of the helper, may be an absolute one", ""]]),
+        ("page 2", [rows[0], ["SIZE", "in bytes", "512"]]),
+    ]
+
+
 @pytest.mark.parametrize(
     "row",
     [["", "Water runs warm", ""], ["", "12.5", "13"], ["q3", "hums", "listen"]],
