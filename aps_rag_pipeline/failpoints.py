@@ -16,7 +16,7 @@ LARGE = (
     *("lance.index.before", "lance.index.after", "lance.vectors.before", "lance.vectors.after"),
     *("lance.optimize.before", "lance.optimize.after"),
 )
-#: Every place, the others in the order in which a sync comes to them.
+#: Every place, the others in the order in which a sync, a purge and a restore come to them.
 NAMES = (
     *LARGE,
     *("blob.rename.before", "blob.rename.after", "spool.seal.before", "spool.seal.after"),
@@ -41,6 +41,9 @@ NAMES = (
     *("collect.vacuum.before", "collect.vacuum.after", "collect.rmtree.before", "collect.rmtree.after"),
     *("purge.commit.before", "purge.commit.after"),
     *("purge.rewrite.before", "purge.rewrite.after", "purge.scrub.before", "purge.scrub.after"),
+    *("restore.mark.before", "restore.mark.after", "restore.out.after", "restore.catalog.before"),
+    *("restore.damaged.before", "restore.catalog.after", "restore.in.after", "restore.sweep.before"),
+    *("restore.sweep.after", "restore.unmark.before", "restore.unmark.after"),
 )
 
 _wanted, _left = "", 0

@@ -31,7 +31,7 @@ _SERIES = 10
 _TRIES = 8
 
 #: Places that no sync of a small home comes to.
-_NO_SYNC = (*failpoints.LARGE, *(name for name in failpoints.NAMES if name.startswith("purge.")))
+_NO_SYNC = (*failpoints.LARGE, *(name for name in failpoints.NAMES if name.startswith(("purge.", "restore."))))
 #: Places of a home that has something to collect or to write anew.
 _LATER = tuple(name for name in failpoints.NAMES if name.startswith(("collect.", "stage.redo", "bm25.rewrite")))
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from aps_rag_pipeline import failpoints
+from aps_rag_pipeline.sync.backup import back_up, restore
 from aps_rag_pipeline.sync.purge import purge
 from tests.torture import ring as rings
 
@@ -48,6 +49,11 @@ def test_a_short_life_comes_to_every_place(tmp_path: Path, monkeypatch: pytest.M
     ring.at(2).sync()
     with ring.at(2).workspace() as workspace:
         purge(workspace, "BELY:109")
+    home = ring.at(2).home
+    back_up(home, tmp_path / "backup")
+    restore(tmp_path / "backup", home, force=True)
+    home.catalog.write_bytes(b"is none any more")
+    restore(tmp_path / "backup", home, force=True)
     assert sorted(set(failpoints.NAMES) - set(failpoints.LARGE) - passed) == []
 
 

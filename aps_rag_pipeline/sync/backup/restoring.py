@@ -13,6 +13,7 @@ import sqlite3
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from aps_rag_pipeline.failpoints import passing
 from aps_rag_pipeline.stores import releases
 from aps_rag_pipeline.stores.home import Home
 from aps_rag_pipeline.stores.lock import WriterLock
@@ -25,6 +26,7 @@ from aps_rag_pipeline.sync.backup.contents import (
     copy,
     demand_space,
     explained,
+    sync_folders,
     verify,
 )
 
@@ -143,33 +145,45 @@ def _link(source: Path, target: Path) -> None:
 
 
 def _exchange(home: Home, staged: Home) -> None:
-    """Readers see no release from the first move to the last."""
+    """Readers see no release from the first move to the last. Cut off anywhere behind the mark, it is made again by the
+    next restore; the catalog, which knows what was purged, is the old one or the new one at every moment."""
+    sync_folders(staged.root)
+    passing("restore.mark.before")
     home.restoring.touch()
+    _sync_names(home.root)
+    passing("restore.mark.after")
+    _move_out(home, staged)
+    passing("restore.catalog.before")
+    _write_over(staged.catalog, home.catalog)
+    passing("restore.catalog.after")
+    names = [path.name for path in staged.root.iterdir() if path.name not in (home.catalog.name, *_KEPT)]
+    for name in sorted(names, key=lambda name: name == home.releases.name):
+        os.rename(staged.root / name, home.root / name)
+        passing("restore.in.after")
+    if staged.models.is_dir():
+        shutil.copytree(staged.models, home.models, dirs_exist_ok=True)
+    _sync_names(home.root)
+    passing("restore.sweep.before")
+    shutil.rmtree(home.root / _REPLACED)
+    passing("restore.sweep.after")
+    shutil.rmtree(staged.root)
+    passing("restore.unmark.before")
+    home.restoring.unlink()
+    passing("restore.unmark.after")
+    home.create()
+
+
+def _move_out(home: Home, staged: Home) -> None:
+    """All but the catalog, the release first."""
     old = home.root / _REPLACED
     if old.exists():  # of a restore that was cut off
         shutil.rmtree(old)
     old.mkdir()
-    order = sorted(
-        (
-            path.name
-            for path in home.root.iterdir()
-            if path.name not in (*_KEPT, home.restoring.name, staged.root.name, _REPLACED)
-        ),
-        key=lambda name: name != home.releases.name,
-    )
-    for name in order:
-        if not name.startswith(home.catalog.name):
-            os.rename(home.root / name, old / name)
-    _write_over(staged.catalog, home.catalog)
-    names = [path.name for path in staged.root.iterdir() if path.name not in (home.catalog.name, *_KEPT)]
-    for name in sorted(names, key=lambda name: name == home.releases.name):
-        os.rename(staged.root / name, home.root / name)
-    if staged.models.is_dir():
-        shutil.copytree(staged.models, home.models, dirs_exist_ok=True)
-    shutil.rmtree(old)
-    shutil.rmtree(staged.root)
-    home.restoring.unlink()
-    home.create()
+    staying = (*_KEPT, home.restoring.name, staged.root.name, _REPLACED)
+    found = [path.name for path in home.root.iterdir() if not path.name.startswith(home.catalog.name)]
+    for name in sorted(set(found) - set(staying), key=lambda name: (name != home.releases.name, name)):
+        os.rename(home.root / name, old / name)
+        passing("restore.out.after")
 
 
 def _write_over(source: Path, target: Path) -> None:
@@ -191,7 +205,16 @@ def _write_over(source: Path, target: Path) -> None:
             raise BackupError(f"{target}: {reason}; run restore again once that is mended") from error
         for suffix in ("-wal", "-shm"):  # of what is no catalog any more
             target.with_name(target.name + suffix).unlink(missing_ok=True)
+        passing("restore.damaged.before")
         os.replace(source, target)
+
+
+def _sync_names(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _demand_unlocked(status: int, *_: int) -> None:
