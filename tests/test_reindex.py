@@ -9,9 +9,10 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 import pytest
@@ -29,6 +30,7 @@ from aps_rag_pipeline.stores.lock import HomeTakenError, WriterLock
 from aps_rag_pipeline.stores.tables import chunks_table
 from aps_rag_pipeline.stores.vectors import LanceTables
 from aps_rag_pipeline.sync import indexes, pipeline, reindex
+from aps_rag_pipeline.sync.model import ConfiguredModel
 from aps_rag_pipeline.sync.preparation import read_preparation
 from aps_rag_pipeline.sync.purge import purge
 from aps_rag_pipeline.sync.workspace import NoProgress, Progress
@@ -223,7 +225,54 @@ def test_an_estimate_changes_nothing(ring: Ring) -> None:
     assert (found["records"], found["chunks"], found["ready"]) == (35, 35, 0)
     assert found["backend"] == "hash"
     assert found["chunks_per_s"] > 0
+    assert found["measured_chunks"] == 35
     assert tree(ring.root) == before
+
+
+@dataclass
+class Metered:
+    """A model whose encoder takes `second_a_call`, and a second for so many characters, by a clock of its own."""
+
+    characters_a_second: float
+    second_a_call: float = 0.0
+    backend: str = "metered"
+    now: float = 0.0
+
+    def encoder(self) -> Metered:
+        return self
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def encode_passages(self, texts: list[str]) -> None:
+        self.now += self.second_a_call + sum(map(len, texts)) / self.characters_a_second
+
+    def measured(self, texts: list[str], monkeypatch: pytest.MonkeyPatch) -> tuple[str, float, int]:
+        monkeypatch.setattr(reindex, "time", self)
+        return reindex._measure(cast(ConfiguredModel, self), texts)
+
+
+#: Records of the first kind of source are short, those of the last long.
+LENGTHS = [*[40] * 6000, *range(40, 2000), *[2000] * 3000]
+
+
+@pytest.mark.parametrize("speed", [1e9, 100_000, 10_000, 2_000])
+def test_an_estimate_measures_texts_of_all_lengths(monkeypatch: pytest.MonkeyPatch, speed: float) -> None:
+    texts = ["x" * length for length in LENGTHS]
+    model = Metered(speed)
+    backend, rate, measured = model.measured(texts, monkeypatch)
+    assert backend == "metered"
+    assert rate == pytest.approx(len(texts) * speed / sum(LENGTHS), rel=0.1)
+    assert 16 <= measured <= indexes.ENCODE_BATCH
+    assert measured / rate > 3 or measured == indexes.ENCODE_BATCH
+    assert model.now < 12  # the texts that tell how many can be measured among it
+
+
+def test_an_estimate_takes_what_a_call_costs_for_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, rate, measured = Metered(1e9, second_a_call=1.0).measured(["x" * length for length in LENGTHS], monkeypatch)
+    assert measured == indexes.ENCODE_BATCH  # as many together as preparing does
+    assert rate == pytest.approx(indexes.ENCODE_BATCH, rel=0.1)
+    assert Metered(1e9).measured(["one", "two"], monkeypatch)[2] == 2
 
 
 def test_an_estimate_counts_what_is_there_already(ring: Ring) -> None:

@@ -42,8 +42,9 @@ _PLACE = ("models", "embedding")
 _RECORDS = 200
 _LONGEST_LOOKUP = 5000
 _SAMPLED_RECORDS = 2000
-_MEASURED_S = 3.0
-_MEASURED_BATCH = 64
+#: Within about so long the encoder is measured: first by so many chunks, then by as many as fit in.
+_MEASURED_S = 10.0
+_MEASURED_FIRST = 16
 #: How long a batch waits for a sync that is writing the catalog.
 _PATIENCE_S = 600
 
@@ -70,8 +71,8 @@ class Target:
 class Estimate:
     """What preparing would take. Counts are of distinct texts; where not every record was looked at, they are scaled.
 
-    `chunks_per_s` is 0 where nothing is missing; `disk_mb` is needed beside what is there, until the old release and
-    its tables are collected.
+    `chunks_per_s` is 0 where nothing is missing, and was measured by `measured_chunks`; `disk_mb` is needed beside what
+    is there, until the old release and its tables are collected.
     """
 
     model: str
@@ -81,6 +82,7 @@ class Estimate:
     ready: int
     backend: str
     chunks_per_s: float
+    measured_chunks: int
     minutes: float
     disk_mb: float
 
@@ -159,7 +161,7 @@ def estimate(workspace: Workspace, target: Target) -> Estimate:
         texts |= cutter.texts(some)
     missing = _missing(catalog, target.fingerprint, texts)
     scale = total / len(rows) if rows else 0
-    backend, rate = _measure(target.model, list(missing.values())) if missing else ("", 0.0)
+    backend, rate, measured = _measure(target.model, list(missing.values())) if missing else ("", 0.0, 0)
     tables = sum(len(text) for text in texts.values()) + len(texts) * description.dimensions * 4
     size = tables + len(missing) * description.dimensions * 2
     return Estimate(
@@ -170,6 +172,7 @@ def estimate(workspace: Workspace, target: Target) -> Estimate:
         ready=round((len(texts) - len(missing)) * scale),
         backend=backend,
         chunks_per_s=round(rate, 1),
+        measured_chunks=measured,
         minutes=round(len(missing) * scale / rate / 60, 1) if rate else 0.0,
         disk_mb=round(size * scale / 1e6, 1),
     )
@@ -317,18 +320,26 @@ def _missing(catalog: Catalog, fingerprint: str, texts: dict[bytes, str]) -> dic
     return {found: text for found, text in texts.items() if found not in known}
 
 
-def _measure(model: ConfiguredModel, texts: list[str]) -> tuple[str, float]:
-    """(backend, chunks per second) of the encoder on evenly taken texts, for a few seconds."""
+def _measure(model: ConfiguredModel, texts: list[str]) -> tuple[str, float, int]:
+    """(backend, chunks per second, by how many chunks) of the encoder on texts of all lengths, each as often as it is.
+
+    A few tell how many can be encoded in the time there is; as preparing does, these are encoded together.
+    """
     encoder = model.encoder()
     encoder.encode_passages(texts[:1])  # the first call compiles
-    wanted = texts[:: max(len(texts) // (50 * _MEASURED_BATCH), 1)]
-    start, done = time.perf_counter(), 0
-    for some in _slices(wanted, _MEASURED_BATCH):
+    ordered = sorted(texts, key=len)
+    ends = time.perf_counter() + _MEASURED_S
+    wanted = min(_MEASURED_FIRST, len(texts))
+    while True:
+        some = [ordered[(2 * place + 1) * len(ordered) // (2 * wanted)] for place in range(wanted)]
+        start = time.perf_counter()
         encoder.encode_passages(some)
-        done += len(some)
-        if time.perf_counter() - start > _MEASURED_S:
-            break
-    return encoder.backend, done / (time.perf_counter() - start)
+        now = time.perf_counter()
+        rate = wanted / max(now - start, 1e-9)
+        following = min(int(rate * (ends - now)), indexes.ENCODE_BATCH, len(texts))
+        if following < 2 * wanted:
+            return encoder.backend, rate, wanted
+        wanted = following
 
 
 def _slices(items: list[T], size: int) -> Iterator[list[T]]:
