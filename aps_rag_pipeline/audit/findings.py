@@ -45,6 +45,7 @@ REMEDIES: dict[str, str] = {
     "damaged_blob": REPAIR_AND_SYNC,
     # working indexes, and releases where they hold something else than these
     "missing_store": REPAIR,
+    "damaged_store": REPAIR,
     "missing_row": REPAIR,
     "surplus_row": REPAIR,
     "duplicate_row": REPAIR,
@@ -99,7 +100,7 @@ class Damage:
     units: set[tuple[str, str]] = field(default_factory=set)
     #: Blobs with other bytes than their name says.
     blobs: set[str] = field(default_factory=set)
-    #: Stores that are built anew from the catalog.
+    #: Stores that are built anew from the catalog: tables by their stored names, and `bm25`.
     stores: set[str] = field(default_factory=set)
     #: Models of dbt_like_sql whose file goes.
     marts: set[str] = field(default_factory=set)
@@ -118,7 +119,7 @@ class Damage:
     def repairable(self) -> bool:
         """Whether there is something to mend from what the home holds."""
         if self.lost or self.outdated:
-            return bool(self.releases) and not self.lost
+            return bool(self.releases or self.stores) and not self.lost
         sets = (self.records, self.strangers, self.nodes, self.edges, self.unmentioned, self.vectors, self.stores)
         return any((*sets, self.marts, self.releases, self.republish, self.projection, self.unfinished))
 
@@ -137,6 +138,8 @@ class Findings:
         self.notices: list[str] = []
         self.checked: Counter[str] = Counter()
         self.damage = Damage()
+        #: What is wrong with each file of BM25 indexes that was looked at, by device and inode.
+        self.sums: dict[tuple[int, int], str] = {}
 
     def add(self, kind: str, store: str, id: object, problem: str, key: str = "") -> None:
         self.counts[kind] += 1

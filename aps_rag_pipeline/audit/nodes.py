@@ -11,7 +11,7 @@ from aps_rag_pipeline.audit.catalog import STORE
 from aps_rag_pipeline.audit.comparing import differences
 from aps_rag_pipeline.audit.findings import Findings
 from aps_rag_pipeline.audit.rows import Sides
-from aps_rag_pipeline.audit.spans import SPAN, bounds, select
+from aps_rag_pipeline.audit.spans import SPAN, bounds
 from aps_rag_pipeline.stores.catalog import Catalog, marks
 from aps_rag_pipeline.stores.tables import NODES, SCHEMAS
 from aps_rag_pipeline.sync import rows
@@ -28,9 +28,7 @@ def check_nodes(catalog: Catalog, sides: Sides, findings: Findings) -> None:
     for after, upto, ids in _pages(catalog):
         wanted = {node_id: node for node_id, node in settled_nodes(catalog, ids).items() if node_id not in doubtful}
         _compare_catalog(catalog, wanted, doubtful, after, upto, findings)
-        for label, table in sides.tables.get(NODES, ()):
-            found = select(table, bounds("node_id", after, upto), SCHEMAS[NODES].names)
-            findings.checked[label] += found.num_rows
+        for label, found in sides.rows(NODES, bounds("node_id", after, upto), SCHEMAS[NODES].names, findings):
             found = found.filter(pc.invert(pc.is_in(found["node_id"], pa.array(sorted(doubtful), pa.string()))))
             for difference in differences(_table(wanted), found, "node_id"):
                 findings.add(difference.kind, label, difference.id, difference.problem, difference.key)

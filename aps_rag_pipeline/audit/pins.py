@@ -4,26 +4,33 @@ from __future__ import annotations
 
 import msgspec
 
-from aps_rag_pipeline.audit.releases import Pinned
+from aps_rag_pipeline.audit.findings import Damage
 from aps_rag_pipeline.audit.rows import open_bm25
 from aps_rag_pipeline.stores import releases
+from aps_rag_pipeline.stores.damage import DamagedStoreError, check_version
 from aps_rag_pipeline.stores.home import Home
 from aps_rag_pipeline.stores.releases import LEASE, Manifest
 from aps_rag_pipeline.stores.vectors import LanceTables
 from aps_rag_pipeline.sync.collection import tag_of
 
 
-def mend_releases(home: Home, numbers: set[int]) -> tuple[list[str], list[int]]:
+def mend_releases(home: Home, damage: Damage) -> tuple[list[str], list[int]]:
     """Put tags back where the pinned version still exists; gives what was done, and the releases that cannot be served
-    any more. Of these, one whose manifest is damaged goes at once: it would hide those before it."""
+    any more, also since a table of theirs is about to be built anew. Of these, one whose manifest is damaged goes at
+    once: it would hide those before it."""
     done: list[str] = []
     lost: list[int] = []
-    for number in sorted(numbers):
+    for number in releases.numbers(home):
         try:
             manifest = releases.read_manifest(home, number)
         except (msgspec.MsgspecError, OSError):
             retire(home, number)
             done.append(f"dropped release {number}, whose manifest cannot be read")
+            continue
+        if damage.stores.intersection(manifest.tables):
+            lost.append(number)
+            continue
+        if number not in damage.releases:
             continue
         if not _is_whole(home, manifest):
             lost.append(number)
@@ -45,26 +52,20 @@ def retire(home: Home, number: int) -> None:
 
 
 def _is_whole(home: Home, manifest: Manifest) -> bool:
-    pinned = Pinned(home, manifest)
     try:
-        for stored in manifest.tables:
-            pinned.table(stored).count_rows()
-    except (ValueError, OSError):
+        for stored, version in manifest.tables.items():
+            check_version(LanceTables(home).folder(stored), version, close=True)
+    except DamagedStoreError:
         return False
     folder = releases.folder_of(home, manifest.number)
     marts = all((folder / "marts" / f"{name}.parquet").is_file() for name in manifest.marts)
-    return marts and open_bm25(folder / "tantivy")[0] is not None
+    return marts and open_bm25(folder / "tantivy", {})[0] is not None
 
 
 def _mend_tags(home: Home, manifest: Manifest) -> list[str]:
     tables, tag, mended = LanceTables(home), tag_of(manifest.number), []
     for stored, version in manifest.tables.items():
-        tags = tables.table(stored).tags
-        found = tags.list().get(tag)
-        if found is not None and found["version"] == version:
-            continue
-        if found is not None:
-            tags.delete(tag)
-        tags.create(tag, version)
-        mended.append(stored)
+        if tables.tagged(stored, tag) != version:
+            tables.tag(stored, tag, version)
+            mended.append(stored)
     return mended

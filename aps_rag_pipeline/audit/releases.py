@@ -11,8 +11,10 @@ import msgspec
 
 from aps_rag_pipeline.audit.findings import Findings
 from aps_rag_pipeline.audit.rows import CHUNKS, Sides, open_bm25
+from aps_rag_pipeline.audit.unreadable import name_of, note_damage
 from aps_rag_pipeline.models import ModelDescription
 from aps_rag_pipeline.stores import releases, sparse
+from aps_rag_pipeline.stores.damage import DamagedStoreError, check_version, has_version
 from aps_rag_pipeline.stores.home import Home
 from aps_rag_pipeline.stores.lance import lancedb
 from aps_rag_pipeline.stores.releases import LEASE, Manifest
@@ -63,16 +65,21 @@ def check_pins(home: Home, tables: LanceTables, manifest: Manifest, findings: Fi
     number, tag = manifest.number, tag_of(manifest.number)
     for stored, version in manifest.tables.items():
         findings.checked["pins"] += 1
-        found = tables.table(stored).tags.list().get(tag) if tables.exists(stored) else None
+        if stored in findings.damage.stores:
+            findings.add("damaged_release", store_of(number), stored, "its table is damaged")
+            continue
+        found = tables.tagged(stored, tag) if tables.exists(stored) else None
         if found is None:
             findings.add("missing_tag", store_of(number), f"{stored} {tag}", "its version may be dropped at any time")
-        elif found["version"] != version:
-            problem = f"names version {found['version']}, the manifest says {version}"
+        elif found != version:
+            problem = f"names version {found}, the manifest says {version}"
             findings.add("wrong_pin", store_of(number), f"{stored} {tag}", problem)
-        elif not _can_be_opened(home, manifest, stored):
+        elif not has_version(tables.folder(stored), version):
             findings.add("wrong_pin", store_of(number), f"{stored} {tag}", f"version {version} is not there any more")
+        else:
+            _check_files(tables, manifest, stored, findings)
     folder = releases.folder_of(home, number)
-    for part, problem in _damaged_parts(folder, manifest):
+    for part, problem in _damaged_parts(folder, manifest, findings):
         findings.add("damaged_release", store_of(number), part, problem)
     whole = sum(findings.counts.values()) == before
     if not whole:
@@ -80,18 +87,17 @@ def check_pins(home: Home, tables: LanceTables, manifest: Manifest, findings: Fi
     return whole
 
 
-def _can_be_opened(home: Home, manifest: Manifest, stored: str) -> bool:
+def _check_files(tables: LanceTables, manifest: Manifest, stored: str, findings: Findings) -> None:
     try:
-        Pinned(home, manifest).table(stored)
-    except (ValueError, OSError):
-        return False
-    return True
+        check_version(tables.folder(stored), manifest.tables[stored])
+    except DamagedStoreError as error:
+        note_damage(findings, store_of(manifest.number, name_of(stored)), error)
 
 
-def _damaged_parts(folder: Path, manifest: Manifest) -> Iterator[tuple[str, str]]:
+def _damaged_parts(folder: Path, manifest: Manifest, findings: Findings) -> Iterator[tuple[str, str]]:
     if not (folder / LEASE).is_file():
         yield LEASE, "is not there: readers could not hold the release"
-    index, problem = open_bm25(folder / "tantivy")
+    index, problem = open_bm25(folder / "tantivy", findings.sums)
     if index is None:
         yield "tantivy", problem
     for name in manifest.marts:
@@ -137,12 +143,12 @@ def released_sides(home: Home, tables: LanceTables, manifest: Manifest, sides: S
         if name in sides.tables and int(tables.table(stored).version) != version:
             label = store_of(manifest.number, name)
             sides.tables[name].append((label, pinned.table(stored)))
-            sides.released.add(label)
+            sides.released[label] = manifest.number
     folder = releases.folder_of(home, manifest.number) / "tantivy"
     if sides.indexes and not same_index(home.tantivy, folder):
         label = store_of(manifest.number, "bm25")
-        sides.indexes.append((label, open_bm25(folder)[0]))
-        sides.released.add(label)
+        sides.indexes.append((label, sparse.open_index(folder)))
+        sides.released[label] = manifest.number
 
 
 def same_index(working: Path, released: Path) -> bool:

@@ -13,6 +13,7 @@ from aps_rag_pipeline.stores.bolt import GraphError
 from aps_rag_pipeline.stores.bolt_server import address_for
 from aps_rag_pipeline.stores.catalog import Catalog
 from aps_rag_pipeline.stores.graph import Projection, home_id
+from aps_rag_pipeline.stores.home import Home
 from aps_rag_pipeline.stores.tables import EDGES, NODES, PASSAGES, RECORDS, chunks_table, sql_list
 from aps_rag_pipeline.stores.vectors import LanceTables
 from aps_rag_pipeline.sync import pipeline
@@ -48,12 +49,13 @@ def audit_and_repair(
 
 
 def _mend(workspace: Workspace, model: ConfiguredModel, damage: Damage) -> list[str]:
-    done, lost = mend_releases(workspace.home, damage.releases)
+    done, lost = mend_releases(workspace.home, damage)
     if damage.outdated:
-        return done
+        return done + _drop_tables(workspace.home, damage)  # without them the sync that is needed would stop there
     newer = bool(lost) or damage.republish or _needs_stages(damage)
     if newer:
         done += _mark(workspace, model, damage)
+        done += _drop_tables(workspace.home, damage)
         _delete(workspace, model, damage)
     if newer or damage.unfinished:
         reports = pipeline.complete(workspace)
@@ -108,6 +110,15 @@ def _drop_strangers(catalog: Catalog, rids: set[int], number: int) -> None:
     catalog.connection.executemany(
         "update edges set removed = 1, changeset = ? where rid = ?", ((number, rid) for rid in rids)
     )
+
+
+def _drop_tables(home: Home, damage: Damage) -> list[str]:
+    """Damaged tables with all of their versions: their stages build them anew."""
+    tables, dropped = LanceTables(home), sorted(damage.stores - {BM25})
+    there = [name for name in dropped if tables.exists(name)]
+    for name in dropped:
+        tables.drop(name)
+    return [f"dropped the damaged table {name}" for name in there]
 
 
 def _delete(workspace: Workspace, model: ConfiguredModel, damage: Damage) -> None:

@@ -13,10 +13,12 @@ from aps_rag_pipeline.audit.catalog import record_numbers
 from aps_rag_pipeline.audit.comparing import Difference, differences, without
 from aps_rag_pipeline.audit.findings import Findings
 from aps_rag_pipeline.audit.spans import Span, select, spans
+from aps_rag_pipeline.audit.unreadable import note_damage
 from aps_rag_pipeline.knowledge import identifiers
 from aps_rag_pipeline.models import ModelDescription
 from aps_rag_pipeline.stores import sparse
 from aps_rag_pipeline.stores.catalog import Catalog
+from aps_rag_pipeline.stores.damage import DamagedStoreError, check_index, damage_of, reading
 from aps_rag_pipeline.stores.tables import EDGES, NODES, PASSAGES, RECORDS, SCHEMAS, chunks_schema, chunks_table
 from aps_rag_pipeline.sync import rows
 from aps_rag_pipeline.sync.graph import edge_rows
@@ -31,11 +33,32 @@ CHUNKS = "chunks"
 @dataclass
 class Sides:
     """Places in which the same rows should stand: the working state and, where it is not provably the same, the
-    release. Each has a name for people; `released` are the names of those in a release."""
+    release. Each has a name for people; `released` are the names of those in a release, and its number."""
 
     tables: dict[str, list[tuple[str, Any]]] = field(default_factory=dict)
     indexes: list[tuple[str, Any]] = field(default_factory=list)
-    released: set[str] = field(default_factory=set)
+    released: dict[str, int] = field(default_factory=dict)
+
+    def rows(
+        self, name: str, condition: str, columns: Sequence[str], findings: Findings
+    ) -> Iterator[tuple[str, pa.Table]]:
+        """Rows of a table from every place where it stands. A place that cannot be read is found damaged and asked no
+        more; if it is the working one, so are the others, which are built anew with it."""
+        for label, table in list(self.tables.get(name, ())):
+            try:
+                found = select(table, condition, columns)
+            except DamagedStoreError as error:
+                note_damage(findings, label, damage_of(table) or error)
+                if label in self.released:
+                    findings.damage.releases.add(self.released[label])
+                    self.tables[name].remove((label, table))
+                else:
+                    findings.damage.stores.add(table.name)
+                    del self.tables[name]
+                    return
+            else:
+                findings.checked[label] += found.num_rows
+                yield label, found
 
 
 class RowAudit:
@@ -60,10 +83,8 @@ class RowAudit:
         doubtful = (damage.records | damage.unread).intersection(span.rids)
         live = {rid: row for rid, row in rows.served(self._catalog, span.rids).items() if rid not in doubtful}
         for name, wanted in self._wanted(live):
-            for label, table in self._sides.tables.get(name, ()):
-                found = without(select(table, span.condition, wanted.schema.names), doubtful)
-                self._findings.checked[label] += found.num_rows
-                for difference in differences(wanted, found, _IDS.get(name, "chunk_id")):
+            for label, found in self._sides.rows(name, span.condition, wanted.schema.names, self._findings):
+                for difference in differences(wanted, without(found, doubtful), _IDS.get(name, "chunk_id")):
                     self._note(label, name, difference, span.rids)
         if self._sides.indexes:
             self._compare_documents(span, live, doubtful)
@@ -125,12 +146,14 @@ def working_sides(tables: Any, folder: Path, model: ModelDescription, findings: 
     sides = Sides()
     for name in (RECORDS, PASSAGES, CHUNKS, NODES, EDGES):
         stored = chunks_table(model.fingerprint) if name == CHUNKS else name
+        if stored in findings.damage.stores:  # found damaged already
+            continue
         if tables.exists(stored):
             sides.tables[name] = [(f"lance {name}", tables.table(stored))]
         else:
             findings.add("missing_store", f"lance {name}", stored, "the table is not there")
             findings.damage.stores.add(stored)
-    index, problem = open_bm25(folder)
+    index, problem = open_bm25(folder, findings.sums)
     if index is None:
         findings.add("missing_store", BM25, folder.name, problem)
         findings.damage.stores.add(BM25)
@@ -139,15 +162,17 @@ def working_sides(tables: Any, folder: Path, model: ModelDescription, findings: 
     return sides
 
 
-def open_bm25(folder: Path) -> tuple[Any, str]:
-    """A BM25 index, or None and why it cannot be read."""
+def open_bm25(folder: Path, seen: dict[tuple[int, int], str]) -> tuple[Any, str]:
+    """A BM25 index whose files are what was written, or None and why there is none. `seen` as in `check_index`."""
     if not sparse.exists(folder):
         return None, "the index is not there"
     try:
-        index = sparse.open_index(folder)
-        index.searcher()
-    except (ValueError, OSError) as error:
-        return None, f"the index cannot be opened ({error})"
+        check_index(folder, seen)
+        with reading(folder):
+            index = sparse.open_index(folder)
+            index.searcher()
+    except DamagedStoreError as error:
+        return None, f"the index cannot be opened: {error.place.name} {error.reason}"
     return index, ""
 
 

@@ -23,6 +23,7 @@ from aps_rag_pipeline.audit.releases import (
 from aps_rag_pipeline.audit.rows import RowAudit, Sides, working_sides
 from aps_rag_pipeline.audit.spans import SPAN
 from aps_rag_pipeline.audit.stages import check_released, check_stages
+from aps_rag_pipeline.audit.unreadable import check_tables
 from aps_rag_pipeline.audit.within import ReleaseAudit
 from aps_rag_pipeline.stores import releases
 from aps_rag_pipeline.stores.releases import Manifest
@@ -64,8 +65,9 @@ def _look(workspace: Workspace, model: ConfiguredModel, findings: Findings, deep
         return False
     if deep:
         _check_file(workspace, findings)
-    whole = {manifest.number: check_pins(home, tables, manifest, findings) for manifest in manifests}
     current = check_stages(workspace, model, findings)
+    check_tables(home, tables, findings, close=not current)
+    whole = {manifest.number: check_pins(home, tables, manifest, findings) for manifest in manifests}
     released = check_released(workspace, newest, findings) if current else False
     serves = newest if newest is not None and whole[newest.number] else None
     if current:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+
+from aps_rag_pipeline.stores.damage import reading
 
 #: Records that are compared together.
 SPAN = 1000
@@ -46,8 +49,13 @@ def bounds(column: str, after: int | str | None, upto: int | str | None) -> str:
 
 
 def select(table: Any, condition: str, columns: Sequence[str]) -> pa.Table:
-    """Rows of a table of LanceDB."""
-    found: pa.Table = table.search().where(condition).select(list(columns)).limit(_ALL).to_arrow()
+    """Rows of a table of LanceDB.
+
+    Raises:
+        DamagedStoreError: a file of it is not what was written.
+    """
+    with reading(Path(table.uri)):
+        found: pa.Table = table.search().where(condition).select(list(columns)).limit(_ALL).to_arrow()
     return found
 
 

@@ -13,10 +13,12 @@ from aps_rag_pipeline.audit.comparing import Difference
 from aps_rag_pipeline.audit.findings import Findings
 from aps_rag_pipeline.audit.marts import check_marts
 from aps_rag_pipeline.audit.releases import Pinned, store_of
-from aps_rag_pipeline.audit.rows import CHUNKS, document_differences, open_bm25
+from aps_rag_pipeline.audit.rows import CHUNKS, document_differences
 from aps_rag_pipeline.audit.spans import Span, select, spans
+from aps_rag_pipeline.audit.unreadable import name_of, note_damage
 from aps_rag_pipeline.records import former_ids
 from aps_rag_pipeline.stores import sparse
+from aps_rag_pipeline.stores.damage import DamagedStoreError, damage_of
 from aps_rag_pipeline.stores.home import Home
 from aps_rag_pipeline.stores.releases import Manifest, folder_of
 from aps_rag_pipeline.stores.tables import EDGES, NODES, PASSAGES, RECORDS, chunks_table
@@ -36,18 +38,31 @@ class ReleaseAudit:
         stored[CHUNKS] = chunks_table(manifest.model.fingerprint)
         self._tables = {name: pinned.table(stored[name]) for name in stored}
         folder = folder_of(home, manifest.number) / "tantivy"
-        self._index, _ = open_bm25(folder)
+        self._index = sparse.open_index(folder)
         # Documents of earlier versions bear no seals: of these only the ids are compared.
-        self._size = sparse.SEAL_BYTES if self._index is not None and sparse.sealed(folder) else 0
+        self._size = sparse.SEAL_BYTES if sparse.sealed(folder) else 0
 
     def run(self) -> None:
+        """A table that cannot be read is found damaged, and ends it: the release is past mending."""
+        try:
+            self._run()
+        except DamagedStoreError as error:
+            name = name_of(error.place.stem)
+            better = damage_of(self._tables[name]) if name in self._tables else None
+            note_damage(self._findings, store_of(self._manifest.number, name), better or error)
+            self._findings.damage.releases.add(self._manifest.number)
+
+    def _run(self) -> None:
         rids = select(self._tables[RECORDS], "true", ["rid"])["rid"].combine_chunks().sort()
         nodes = select(self._tables[NODES], "true", ["node_id"])["node_id"].combine_chunks()
         for span in spans(rid.as_py() for rid in rids):
             self._compare(span, nodes)
         label = store_of(self._manifest.number, "marts")
         folder = folder_of(self._home, self._manifest.number) / "marts"
-        check_marts(lambda name: self._tables[name].to_arrow(), [(label, folder, True)], self._findings)
+        check_marts(self._read, [(label, folder, True)], self._findings)
+
+    def _read(self, name: str) -> pa.Table:
+        return select(self._tables[name], "true", self._tables[name].schema.names)
 
     def _compare(self, span: Span, nodes: pa.Array) -> None:
         columns = [*_ORIGIN, "id", "created_at", "fields"]
@@ -94,8 +109,6 @@ class ReleaseAudit:
                 self._add("surplus_row", name, row[id_column], problem, row["key"])
 
     def _compare_documents(self, span: Span, records: _Records, chunks: Sequence[dict[str, Any]]) -> None:
-        if self._index is None:
-            return
         wanted = {
             row["chunk_id"]: (row["rid"], sparse.seal_without_mentions(_document(row, records[row["rid"]])))
             for row in chunks

@@ -28,6 +28,8 @@ WRITER_HEAP_BYTES = 128_000_000
 _DELETED_ONE_IN = 8
 _WORD = "english"
 _META = "meta.json"
+#: Files that every segment has.
+_SEGMENT_KINDS = ("term", "idx", "pos", "fast", "fieldnorm", "store")
 SEAL_BYTES = 12
 _MENTIONS_BYTES = 6
 
@@ -173,6 +175,21 @@ def mostly_deleted(folder: Path) -> bool:
     written = sum(segment["max_doc"] for segment in segments)
     deleted = sum((segment["deletes"] or {}).get("num_deleted_docs", 0) for segment in segments)
     return bool(deleted * _DELETED_ONE_IN > written)
+
+
+def named_files(folder: Path) -> list[Path]:
+    """The files that the last commit of an index consists of, whether or not they are there.
+
+    Raises:
+        OSError, ValueError, LookupError: the list of them cannot be read.
+    """
+    found = []
+    for segment in _meta(folder)["segments"]:
+        stem, deletes = segment["segment_id"].replace("-", ""), segment["deletes"]
+        found += [folder / f"{stem}.{kind}" for kind in _SEGMENT_KINDS]
+        if deletes is not None:
+            found.append(folder / f"{stem}.{deletes['opstamp']}.del")
+    return found
 
 
 def committed_files(folder: Path) -> list[Path]:

@@ -26,6 +26,10 @@ _TROUBLES: tuple[tuple[tuple[str, ...], str], ...] = (
         "be able to read every file of it and to enter every folder",
     ),
     (
+        ("too many open files", "os error 24)"),
+        "this user may not have so many files open at once (see `ulimit -n`); raise that and run it again",
+    ),
+    (
         ("disk image is malformed", "file is not a database", "unsupported file format"),
         "the catalog is damaged; `aps-rag restore` puts a backup in its place, and until then what was released can "
         "still be read",

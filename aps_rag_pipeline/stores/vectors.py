@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shutil
@@ -15,6 +16,7 @@ import pyarrow as pa
 
 from aps_rag_pipeline.failpoints import passing
 from aps_rag_pipeline.stores import indexing
+from aps_rag_pipeline.stores.damage import DamagedStoreError, reading
 from aps_rag_pipeline.stores.home import Home
 from aps_rag_pipeline.stores.indexing import Kind
 from aps_rag_pipeline.stores.lance import lancedb
@@ -46,7 +48,7 @@ class LanceTables:
         return lancedb().connect(self._folder)
 
     def exists(self, name: str) -> bool:
-        return _has_version(self._path(name))
+        return _has_version(self.folder(name))
 
     def names(self) -> list[str]:
         return sorted(path.stem for path in self._folder.glob(f"*{_SUFFIX}") if _has_version(path))
@@ -94,7 +96,7 @@ class LanceTables:
         dataset = lance.dataset(self.table(name).uri)
         # Files that no version names can be those of a writer at work: there is none but the one that calls this.
         dataset.cleanup_old_versions(older_than=older_than, delete_unverified=True, error_if_tagged_old_versions=False)
-        for path in [*self._path(name).glob("*/.tmp*"), *self._path(name).glob("_versions/*#*")]:
+        for path in [*self.folder(name).glob("*/.tmp*"), *self.folder(name).glob("_versions/*#*")]:
             path.unlink(missing_ok=True)
 
     def rewrite(self, name: str) -> None:
@@ -103,11 +105,36 @@ class LanceTables:
         rows, schema = table.to_arrow(), table.schema
         self._open[name] = self._connection.create_table(name, data=rows, schema=schema, mode="overwrite")
 
+    def tags(self, name: str) -> list[str]:
+        """Names of the tags of a table, sorted; also of those that cannot be read."""
+        return sorted(path.stem for path in self.folder(name).glob("_refs/tags/*.json"))
+
+    def tagged(self, name: str, tag: str) -> int | None:
+        """The version that a tag names; None where there is no such tag, or none that can be read."""
+        if tag not in self.tags(name):
+            return None
+        try:
+            with reading(self.folder(name)):
+                return int(self.table(name).tags.get_version(tag))
+        except DamagedStoreError:
+            return None
+
+    def tag(self, name: str, tag: str, version: int) -> None:
+        """Set a tag to a version, whatever it named before."""
+        self.untag(name, tag)
+        self.table(name).tags.create(tag, version)
+
+    def untag(self, name: str, tag: str) -> None:
+        if tag in self.tags(name):
+            self.table(name).tags.delete(tag)
+
     def drop(self, name: str) -> None:
         """Drop a table, at once or not at all: files are deleted one by one, and half a table could not be read."""
         self._open.pop(name, None)
         gone = self._folder / f".gone-{name}"
-        os.replace(self._path(name), gone)
+        shutil.rmtree(gone, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(self.folder(name), gone)
         shutil.rmtree(gone, ignore_errors=True)
 
     def drop_remains(self) -> None:
@@ -115,7 +142,7 @@ class LanceTables:
         for path in self._folder.glob(".gone-*"):
             shutil.rmtree(path, ignore_errors=True)
 
-    def _path(self, name: str) -> Path:
+    def folder(self, name: str) -> Path:
         return self._folder / f"{name}{_SUFFIX}"
 
 

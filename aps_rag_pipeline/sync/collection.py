@@ -7,7 +7,6 @@ is unfinished, and the next run goes on with it.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import shutil
 import sqlite3
 import time
@@ -46,11 +45,9 @@ def collect(workspace: Workspace, *, at_once: bool = False) -> Counter[str]:
     home, catalog = workspace.home, workspace.catalog
     counts: Counter[str] = Counter(releases_collected=0)
     grace = timedelta(hours=workspace.settings.limits.retention_hours)
-    for number, newer in itertools.pairwise(releases.numbers(home)):
-        replaced_at = releases.read_manifest(home, newer).published_at
-        if at_once or clock.now() - replaced_at >= grace:
-            counts["releases_collected"] += releases.retire(home, number, whoever_reads=at_once)
-    gone = sorted(home.releases.glob(f"{GONE}*"))
+    for number in releases.numbers(home)[:-1] if at_once else list(releases.replaced(home, clock.now() - grace)):
+        counts["releases_collected"] += releases.retire(home, number, whoever_reads=at_once)
+    gone = releases.gone(home)
     if gone or at_once:
         _drop_drafts(home)
         _forget_tables(home, timedelta(0) if at_once else _MARGIN)
@@ -106,11 +103,10 @@ def _forget_tables(home: Home, older_than: timedelta) -> None:
 
 
 def _drop_tags(tables: LanceTables, name: str, kept: list[Manifest]) -> None:
-    tags = tables.table(name).tags
     wanted = {tag_of(manifest.number) for manifest in kept}
-    for tag in tags.list():
+    for tag in tables.tags(name):
         if tag.startswith(_TAG) and tag not in wanted:
-            tags.delete(tag)
+            tables.untag(name, tag)
             passing("collect.tag.after")
 
 

@@ -99,12 +99,8 @@ def _pin(workspace: Workspace, model: ModelDescription, number: int) -> dict[str
         passing("publish.settle.before")
         version = tables.settle(name, columns)
         passing("publish.settle.after")
-        tags = tables.table(name).tags
-        tag = tag_of(number)
         passing("publish.tag.before")
-        if tag in tags.list():  # of a draft that died before its manifest
-            tags.delete(tag)
-        tags.create(tag, version)
+        tables.tag(name, tag_of(number), version)  # a draft that died before its manifest may have left one
         passing("publish.tag.after")
         pinned[name] = version
     return pinned
