@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -49,6 +50,11 @@ def factors(comparison: Comparison, peer: System, step: str) -> list[tuple[str, 
     ]
 
 
+def factor(ours: float | None, theirs: float | None) -> str:
+    """How many times as long the other takes, rounded down: what is short of the goal must not read as if it met it."""
+    return "–" if not ours or theirs is None else f"{math.floor(100 * theirs / ours) / 100:.2f}"
+
+
 def latency(comparison: Comparison, system: System, mode: str) -> dict[str, float]:
     """`p50_ms` and `p95_ms` of warm questions; empty where none were asked."""
     asked = comparison.result(system, "search").get("result", {})
@@ -87,11 +93,8 @@ def _sentence(what: str, peer: System, unit: str, ours: float | None, theirs: fl
     if not ours or theirs is None or theirs >= WANTED * ours:
         return
     verdict = "this project loses" if theirs < ours else "less than twice as fast"
-    # Rounded down, so that what is short of the goal does not read as if it were reached.
-    factor = int(100 * theirs / ours) / 100
-    yield (
-        f"{peer.title}, {what}: {verdict}, {number(ours)} {unit} against {number(theirs)} {unit} (factor {factor:.2f})."
-    )
+    taken = f"{number(ours)} {unit} against {number(theirs)} {unit}"
+    yield f"{peer.title}, {what}: {verdict}, {taken} (factor {factor(ours, theirs)})."
 
 
 def _more(comparison: Comparison, peer: System) -> Iterator[str]:

@@ -6,8 +6,8 @@ from typing import Any
 
 from benchmarks import sittings
 from benchmarks.comparison import COMMAND, OURS, PEERS, STAGES, SYNCS, Comparison, System
-from benchmarks.losses import KINDS, STEPS, factors, latency, loss_lines, right, wall, work
-from benchmarks.tables import number, share, table
+from benchmarks.losses import KINDS, STEPS, factor, factors, latency, loss_lines, right, wall, work
+from benchmarks.tables import number, table
 
 _NOTES = """\
 All read the same Markdown files and load the same MiniLM weights; chunks have at most 180 tokens. The peers run the
@@ -83,7 +83,7 @@ def _times_faster(comparison: Comparison) -> list[str]:
     rows = [
         [
             peer.title,
-            *(share(theirs, ours) for step in SYNCS for _, ours, theirs in factors(comparison, peer, step)),
+            *(factor(ours, theirs) for step in SYNCS for _, ours, theirs in factors(comparison, peer, step)),
         ]
         for peer in PEERS
         if comparison.result(peer, "cold")

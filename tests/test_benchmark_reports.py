@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
-from benchmarks import charts, comparison, losses, machine, measuring, pipeline, report, run
+from benchmarks import charts, comparison, losses, machine, measuring, pipeline, report, run, side_by_side
 from benchmarks.ledger import Ledger
 
 MODEL = "test:hash-32"
@@ -79,7 +79,10 @@ def test_what_is_twice_as_fast_is_no_loss_and_what_takes_more_is(tmp_path):
         "peak of a process: this project loses, 500 MiB against 499 MiB.",
         "store: this project loses, 10 MiB against 9 MiB.",
     ]
-    just = losses.loss_lines(_compared(Ledger(tmp_path / "just"), wall_s=19.99))
+    compared = _compared(Ledger(tmp_path / "just"), wall_s=19.999)
+    just = losses.loss_lines(compared)
+    table = "\n".join(side_by_side.comparison_lines(compared))
+    assert f"| LlamaIndex IngestionPipeline |{' 1.99 | 2.00 |' * len(comparison.SYNCS)}" in table
     assert all("wall: less than twice as fast" in line and "(factor 1.99)" in line for line in just[2:-1])
     assert len(just[2:-1]) == len(comparison.SYNCS)
 
