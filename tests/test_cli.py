@@ -43,6 +43,16 @@ def test_a_sync_shows_what_it_did_and_a_second_that_there_was_nothing(facility: 
     outcome = json.loads(done.stdout)
     assert outcome["changed"] == 0
     assert set(outcome["steps"]) >= {"changeset", "passages", "chunks", "embeddings", "dense_index", "release"}
+    assert outcome["nothing_since"]
+    assert outcome["run_id"] == ""
+    assert "none was started" in aps_rag("sync", cwd=facility.root).stdout
+
+
+def test_a_reconciliation_and_one_source_are_run_whatever_has_moved(facility: Facility) -> None:
+    for arguments in (["--reconcile"], ["--source", "bely"]):
+        outcome = json.loads(aps_rag("sync", "--json", *arguments, cwd=facility.root).stdout)
+        assert outcome["run_id"]
+        assert not outcome["nothing_since"]
 
 
 def test_status_tells_feeds_and_release(facility: Facility) -> None:

@@ -34,7 +34,8 @@ retention:
 
 @dataclass
 class Outcome:
-    """What a run did: counts by step, and what went wrong."""
+    """What a run did: counts by step, and what went wrong. `nothing_since` is when the last one ended where none was
+    started, because it would have had nothing to do."""
 
     run_id: str
     ok: bool
@@ -44,6 +45,7 @@ class Outcome:
     held: list[str] = field(default_factory=list)
     taken: bool = False
     interrupted: bool = False
+    nothing_since: str = ""
 
     @property
     def exit_code(self) -> int:
@@ -69,6 +71,10 @@ class Outcome:
             shown.add_row(name, str(counts.get("changed", 0)), rest)
         lines = [plain(f"failed: {line}", "red") for line in [*self.failed_checks, *self.errors]]
         lines += [plain(f"held: {line}", "yellow") for line in self.held]
+        if self.nothing_since:
+            return Group(
+                shown, plain(f"changed: 0; nothing has moved since the run of {self.nothing_since}, none was started")
+            )
         end = (
             "interrupted; run sync again to go on"
             if self.interrupted
@@ -90,6 +96,22 @@ def prepare_instance(settings: Settings) -> Path:
     return folder
 
 
+def look_first(settings: Settings) -> Outcome | None:
+    """The outcome of a full run that would find nothing to do; None when one is to be started."""
+    from aps_rag_pipeline.stores.lock import HomeTakenError
+    from aps_rag_pipeline.sync.settled import still_settled
+
+    try:
+        note = still_settled(settings)
+    except HomeTakenError:
+        return None
+    if note is None:
+        return None
+    return Outcome(
+        "", True, {name: {"changed": 0} for name in note.steps}, nothing_since=note.at.isoformat(timespec="seconds")
+    )
+
+
 def run_job(settings: Settings, config: Path | None, source: str | None, *, reconcile: bool = False) -> Outcome:
     """Run the job of a source, or the full one, to its end."""
     prepare_instance(settings)
@@ -103,6 +125,7 @@ def run_job(settings: Settings, config: Path | None, source: str | None, *, reco
 
     warnings.simplefilter("ignore", dg.PreviewWarning)
     from aps_rag_pipeline.definitions import defs
+    from aps_rag_pipeline.sync.settled import note_settled
     from assets.processes import end_dead_runs
     from assets.sources import RECONCILE_TAG
     from sensors.jobs import REFRESH_ALL, refresh_name
@@ -117,7 +140,10 @@ def run_job(settings: Settings, config: Path | None, source: str | None, *, reco
             tags=tags,
             run_config={"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}},
         )
-        return _outcome(result)
+        outcome = _outcome(result)
+    if source is None and outcome.exit_code == 0 and not outcome.held:
+        note_settled(settings, tuple(outcome.steps))
+    return outcome
 
 
 def _outcome(result: dg.ExecuteInProcessResult) -> Outcome:

@@ -33,7 +33,8 @@ def sync(
     config_file: ConfigOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Read what moved and publish a release. This is the same Dagster job that the sensors launch, run here."""
+    """Read what moved and publish a release. This is the same Dagster job that the sensors launch, run here; where
+    nothing has moved since the last one, none is started."""
     from aps_rag_pipeline.records import SOURCES
 
     settings = load_settings(config_file)
@@ -44,9 +45,11 @@ def sync(
         return
     if confirm_removals is not None:
         _confirm(settings, confirm_removals)
-    from aps_rag_pipeline.cli.job import run_job
+    from aps_rag_pipeline.cli.job import look_first, run_job
 
-    outcome = run_job(settings, config_file, source, reconcile=reconcile)
+    outcome = None if source or reconcile or confirm_removals else look_first(settings)
+    if outcome is None:
+        outcome = run_job(settings, config_file, source, reconcile=reconcile)
     if as_json:
         print_json(outcome.to_dict())
     else:

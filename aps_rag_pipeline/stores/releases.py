@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import os
 from collections.abc import Iterator
 from datetime import datetime
@@ -195,6 +196,18 @@ def latest(home: Home) -> Manifest | None:
         with contextlib.suppress(FileNotFoundError):  # collected between the look and the reading: look again
             return read_manifest(home, found[-1])
     return None
+
+
+def replaced(home: Home, before: datetime) -> Iterator[int]:
+    """Numbers of the releases, oldest first, that a newer one has replaced before that moment or at it."""
+    for number, newer in itertools.pairwise(numbers(home)):
+        if read_manifest(home, newer).published_at <= before:
+            yield number
+
+
+def gone(home: Home) -> list[Path]:
+    """Folders of releases whose collection has begun and not ended."""
+    return sorted(home.releases.glob(f"{GONE}*"))
 
 
 def open_release(home: Home) -> Release:

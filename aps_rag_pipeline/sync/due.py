@@ -44,23 +44,32 @@ def decide(settings: Settings, source: str, now: datetime) -> Decision:
 
 def _reason(settings: Settings, home: Home, feed: Feed, now: datetime) -> str:
     known = state.read_feed(home, feed.source, feed.name)
-    if known.attempted_at is None:
-        return f"{feed.name} was never read"
-    if known.error:
-        return f"{feed.name} failed: {known.error}"
-    if known.retry_at is not None and known.retry_at <= now:
-        return f"{feed.name} has items to retry"
-    if known.succeeded_at is None:
-        return f"{feed.name} was never read to its end"
-    nudged = state.read_nudge(home, feed.name)
-    if nudged is not None and nudged >= known.attempted_at:
-        return f"{feed.name} was told of a change"
-    if now - known.succeeded_at < DAILY:
+    if reason := pressing(home, known, now):
+        return reason
+    if known.succeeded_at is not None and now - known.succeeded_at < DAILY:
         return ""
-    return _moved(settings, home, known, feed, now)
+    return moved(settings, home, known, feed, now)
 
 
-def _moved(settings: Settings, home: Home, known: state.FeedState, feed: Feed, now: datetime) -> str:
+def pressing(home: Home, known: state.FeedState, now: datetime) -> str:
+    """Why a feed is to be read without a look at it, whenever that was done last; empty when there is no reason."""
+    name = known.feed
+    if known.attempted_at is None:
+        return f"{name} was never read"
+    if known.error:
+        return f"{name} failed: {known.error}"
+    if known.retry_at is not None and known.retry_at <= now:
+        return f"{name} has items to retry"
+    if known.succeeded_at is None:
+        return f"{name} was never read to its end"
+    nudged = state.read_nudge(home, name)
+    if nudged is not None and nudged >= known.attempted_at:
+        return f"{name} was told of a change"
+    return ""
+
+
+def moved(settings: Settings, home: Home, known: state.FeedState, feed: Feed, now: datetime) -> str:
+    """How a look at a feed, or at its configuration, shows that it is to be read; empty when nothing moved."""
     try:
         source = reader(settings, feed, home.blobs)
     except Exception as error:
