@@ -84,10 +84,9 @@ def _described(found: Estimate) -> str:
     counts = f"{found.chunks:,} chunks of {found.records:,} records, {found.ready:,} embedded already"
     lines = [f"{found.model}: {about}{counts}"]
     if found.chunks_per_s:
+        rate = f"{found.chunks_per_s:,.{0 if found.chunks_per_s >= 10 else 1}f} chunks/s here"
         measured = f"{found.backend}, measured by {found.measured_chunks:,} chunks of all lengths"
-        lines.append(
-            f"{found.chunks_per_s:,.{0 if found.chunks_per_s >= 10 else 1}f} chunks/s here ({measured}): {found.minutes:,.1f} minutes"
-        )
+        lines.append(f"{rate} ({measured}): {found.minutes:,.1f} minutes")
     lines.append(f"{found.disk_mb:,.0f} MB more on disk until the old release is collected")
     return "\n".join(lines)
 
