@@ -24,8 +24,9 @@ _MAX_NAME = 5
 _ENDS = ".!?:;"
 #: Nothing ends with these: more must follow. ("a" and "in" may: valve a, plugged in.)
 _OPEN_ENDS = (",", "(", "&", "=", "\u2013")
-_OPEN_WORDS = {"an", "and", "are", "be", "because", "between", "but", "during", "for", "from", "if", "into", "nor", "of"}
-_OPEN_WORDS |= {"or", "than", "that", "the", "their", "was", "were", "when", "where", "which", "while", "whose", "with"}
+_OPEN_WORDS = {"an", "and", "are", "be", "because", "between", "but", "during", "for", "from", "if", "into", "nor"}
+_OPEN_WORDS |= {"of", "or", "than", "that", "the", "their", "was", "were", "when", "where", "which", "while", "whose"}
+_OPEN_WORDS |= {"with"}
 
 
 def parts_of(pages: list[list[Line]], bookmarks: dict[int, list[Bookmark]]) -> list[list[Part]]:
