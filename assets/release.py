@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
+from aps_rag_pipeline import clock
 from aps_rag_pipeline.stores.sql_models import load_models
 from assets.graph import knowledge_graph
 from assets.indexes import dense_index, sparse_index
@@ -51,7 +52,7 @@ def release(context: dg.AssetExecutionContext, facility: Facility) -> dg.Materia
                 "source": feed.source,
                 "feed": feed.feed,
                 "records": feed.records,
-                "newest": feed.newest_at.isoformat(timespec="seconds") if feed.newest_at else "",
+                "newest": clock.minute(feed.newest_at),
                 **_freshness(feed),
             }
             for feed in manifest.feeds
@@ -61,17 +62,17 @@ def release(context: dg.AssetExecutionContext, facility: Facility) -> dg.Materia
 
 
 def _freshness(feed: Any) -> dict[str, Any]:
-    """Of a feed's last changes: how many, of these from first sight, and seconds until they were served."""
+    """Of a feed's last changes: how many, of these from first sight, and how long until they were served."""
     lag = feed.lag
     return {
         "changed": lag.changed if lag else 0,
         "from first sight": lag.first_sight if lag else 0,
-        "median s": lag.median_s if lag else None,
-        "p95 s": lag.p95_s if lag else None,
-        "worst s": lag.worst_s if lag else None,
-        "served": lag.at.isoformat(timespec="seconds") if lag else "",
-        "read": feed.read_at.isoformat(timespec="seconds") if feed.read_at else "",
-        "waiting since": feed.unserved_since.isoformat(timespec="seconds") if feed.unserved_since else "",
+        "median": clock.span(lag.median_s) if lag else "",
+        "p95": clock.span(lag.p95_s) if lag else "",
+        "worst": clock.span(lag.worst_s) if lag else "",
+        "served": clock.minute(lag.at if lag else None),
+        "read": clock.minute(feed.read_at),
+        "waiting since": clock.minute(feed.unserved_since),
     }
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from aps_rag_pipeline import clock
 from aps_rag_pipeline.cli.common import EXIT_WRONG, ConfigOption, JsonOption, console, load_settings, print_json, table
 
 if TYPE_CHECKING:
@@ -102,8 +103,8 @@ def _show_status(settings: Settings, found: dict[str, Any]) -> None:
                 f"{feed['held_removals']} removals held: aps-rag sync --confirm-removals {feed['held_digest']}"
             )
         shown.add_row(
-            feed["source"], feed["feed"], f"{feed['released_records']:,}", _span(feed["stale_s"]), _fresh(feed["lag"]),
-            _ago(feed["newest_at"]), str(feed["failures"] or ""), "\n".join(notes),
+            feed["source"], feed["feed"], f"{feed['released_records']:,}", clock.span(feed["stale_s"]),
+            _fresh(feed["lag"]), _ago(feed["newest_at"]), str(feed["failures"] or ""), "\n".join(notes),
         )  # fmt: skip
     for feed in found["dropped_feeds"]:
         held = f"{feed['held_removals']} removals held: aps-rag sync --confirm-removals {feed['held_digest']}"
@@ -121,21 +122,10 @@ def _show_status(settings: Settings, found: dict[str, Any]) -> None:
 def _fresh(lag: dict[str, Any] | None) -> str:
     if lag is None:
         return ""
-    return ("~" if lag["first_sight"] * 2 > lag["changed"] else "") + _span(lag["median_s"])
+    return ("~" if lag["first_sight"] * 2 > lag["changed"] else "") + clock.span(lag["median_s"])
 
 
 def _ago(moment: str | None) -> str:
-    from aps_rag_pipeline import clock
-
     if moment is None:
         return "never"
-    return f"{_span((clock.now() - datetime.fromisoformat(moment)).total_seconds())} ago"
-
-
-def _span(seconds: float | None) -> str:
-    if seconds is None:
-        return "never"
-    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{max(seconds, 0):.0f} s"
+    return f"{clock.span((clock.now() - datetime.fromisoformat(moment)).total_seconds())} ago"
