@@ -21,6 +21,8 @@ _SYNCS = (
     ("delete", "1 % deleted"),
     ("noop-again", "no-op again"),
 )
+#: Steps whose figures stand in the table of what grows.
+_GROWING = ("stages/cold", "stages/noop", "stages/edit", "stages/delete", "search", "model")
 _READING = """\
 Every row is a process of its own. *Wall* is from its start to its end, *imports* the modules it needs, *work* the rest
 inside it; *CPU* is user and system time of it and of the children it waited for. *Process* is the largest resident set
@@ -109,6 +111,8 @@ def _sizes(facility: Facility) -> list[str]:
                 sittings.of(alone, whole),
             ]
         )
+    if not rows:
+        return []
     written = facility.result("write").get("result", {}).get("records", facility.records)
     head = ["", "wall s", "imports s", "work s", "CPU s", "process MiB", "tree MiB", "`aps-rag sync` s", "its MiB",
             "orchestration s", "disk MiB", "sitting"]  # fmt: skip
@@ -166,10 +170,11 @@ def _growth(facilities: Sequence[Facility]) -> list[str]:
                 f"{found['p50_ms']:.0f} / {found['p95_ms']:.0f}" if found else "–",
                 " / ".join(number(cold[name] - model[name], 0) for name in ("process_mib", "tree_mib")),
                 number(cold["disk_mib"], 0),
+                sittings.of(*(facility.result(step) for step in _GROWING)),
             ]
         )
     head = ["records", "chunks", "cold build s", "no-op s", "1 % edited s (of cold)", "1 % deleted s (of cold)",
-            "search p50 / p95 ms", "peak beyond the model MiB, process / tree", "disk MiB"]  # fmt: skip
+            "search p50 / p95 ms", "peak beyond the model MiB, process / tree", "disk MiB", "sitting"]  # fmt: skip
     if not rows:
         return []
     note = (

@@ -22,7 +22,7 @@ def lines(sittings: Sequence[Sitting]) -> list[str]:
         made.append(
             "- **The run was resumed: the column *sitting* tells where each row's figures come from.** "
             f"{GONE_ON} marks a step that was itself broken off and gone on with: the seconds of all its attempts are "
-            "counted, CPU and memory are those of the last."
+            "counted, CPU, memory and the seconds by stage are those of the last."
         )
     return made
 

@@ -97,6 +97,8 @@ def test_figures_of_an_earlier_sitting_are_marked(tmp_path, monkeypatch):
     text = report.write(facility.ledger, [facility], [], "small").read_text()
     assert "| cold build | 10.0 | 1.0 | 9.0 | 5.0 | 500 | 600 | – | – | – | 10 | 1 |" in text
     assert "resumed" not in text
+    facilities = [facility, pipeline.Facility(facility.ledger, 3000, MODEL)]
+    assert "### 3,000 records" not in report.write(facility.ledger, facilities, [], "small").read_text()
     again = pipeline.Facility(Ledger(tmp_path / "run"), 300, MODEL)
     again.ledger.step("300/stages/edit", lambda: {**made, "earlier_s": 30.0})
     again.ledger.step("300/command/cold", lambda: made)
@@ -123,7 +125,7 @@ def test_a_report_is_written_again_from_what_was_done(tmp_path, monkeypatch):
     text = run.main(["--run", "small", "--report-only"]).read_text()
     assert "another machine's" in text
     assert f"`{MODEL}`" in text
-    assert "| 3,000 | 6,000 | 89.0 | 1.00 | 3.0 (0.034) | 2.0 (0.022) | 7 / 9 | 200 / 290 | 10 |" in text
+    assert "| 3,000 | 6,000 | 89.0 | 1.00 | 3.0 (0.034) | 2.0 (0.022) | 7 / 9 | 200 / 290 | 10 | 1 |" in text
     drawing = (tmp_path / "results" / "small.svg").read_text()
     assert all(title in drawing for title in ("Work after imports", "Peak of one", "Disk of the home", "Search, warm"))
 
