@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import os
-import re
 import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from aps_rag_pipeline.stores import releases
-from aps_rag_pipeline.stores.catalog import Catalog
 from aps_rag_pipeline.stores.home import Home, HomeError
 from aps_rag_pipeline.stores.lock import HomeTakenError, WriterLock
 from aps_rag_pipeline.stores.tables import EDGES, NODES
 from aps_rag_pipeline.stores.vectors import LanceTables
 from aps_rag_pipeline.sync import state
 from aps_rag_pipeline.sync.backup import BackupError, back_up, restore, restoring, verify, writing
-from aps_rag_pipeline.sync.backup import contents as contents_of_backup
-from aps_rag_pipeline.sync.purge import purge
 from query import Corpus
 from tests.small_facility import Facility, tree
 from tests.test_cli import aps_rag
@@ -64,12 +57,16 @@ class Movable(Facility):
         return Home(self.root / str(self.config["home"]))
 
 
-@pytest.fixture
-def facility(tmp_path: Path) -> Facility:
-    made = Movable(tmp_path / "facility")
+def written(made: Facility) -> Facility:
+    """Eight entries, which refer to requests, and nine requests."""
     made.log = {"shift-1": {n: f"Entry {n}: klystron K{n} tripped, see WRQ 2000{n}" for n in range(1, 9)}}
     made.requests = {f"2000{n}": {"title": f"Pump P{n}", "description": f"Replace the ion pump P{n}"} for n in range(9)}
     return made.write()
+
+
+@pytest.fixture
+def facility(tmp_path: Path) -> Facility:
+    return written(Movable(tmp_path / "facility"))
 
 
 @contextmanager
@@ -208,227 +205,6 @@ def test_an_older_state_goes_over_a_newer_home_and_is_told_apart_from_it(facilit
         assert "after the restore" in corpus.record("BELY:3").passages[0].text
         assert "klystron" in corpus.record("BELY:1").passages[0].text
     assert all(keys == set(facility.live()) for keys in facility.everywhere().values())
-
-
-def test_what_was_purged_since_stays_out(facility: Facility, tmp_path: Path) -> None:
-    facility.log["shift-1"][2] = "Entry 2: the passphrase is wintergreen"
-    facility.write().sync()
-    back_up(facility.home, tmp_path / "backup")
-    with facility.workspace() as workspace:
-        purge(workspace, "BELY:2")
-    done = aps_rag(
-        "restore", str(tmp_path / "backup"), "--force", "-c", str(facility.config_path), "--json", cwd=facility.root
-    )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["purged"] == ["BELY:2"]
-    assert not [
-        name for name in facility.home.root.rglob("*") if name.is_file() and b"wintergreen" in name.read_bytes()
-    ]
-    facility.sync()
-    assert "BELY:2" not in facility.live()
-
-
-def test_no_release_with_what_was_purged_since_is_served_after_a_restore(facility: Facility, tmp_path: Path) -> None:
-    for n in (2, 3):
-        facility.log["shift-1"][n] = f"Entry {n}: the passphrase is wintergreen"
-    facility.write().sync()
-    back_up(facility.home, tmp_path / "backup")
-    for n in (2, 3):
-        with facility.workspace() as workspace:
-            purge(workspace, f"BELY:{n}")
-    restored = restore(tmp_path / "backup", facility.home, force=True)
-    assert restored.purged == ["BELY:2", "BELY:3"]
-    with pytest.raises(releases.NoReleaseError):
-        Corpus.open(facility.home, None)
-    with sqlite3.connect(facility.home.catalog) as catalog:
-        sql = "select count(*) from records where key in ('BELY:2', 'BELY:3') and (removed = 0 or body is not null)"
-        assert catalog.execute(sql).fetchone() == (0,)
-        assert catalog.execute("select id from purged order by id").fetchall() == [("2",), ("3",)]
-    pipeline_state = state.read_pipeline(facility.home)
-    assert pipeline_state.applied > pipeline_state.released == 0
-    facility.sync()
-    with Corpus.open(facility.home, None) as corpus:
-        assert corpus.search("wintergreen passphrase").hits
-        assert not any("wintergreen" in hit.snippet for hit in corpus.search("wintergreen passphrase").hits)
-    assert not [name for name in facility.home.root.rglob("*") if name.is_file() and b"winterg" in name.read_bytes()]
-    assert all(keys == set(facility.live()) for keys in facility.everywhere().values())
-    assert {"BELY:2", "BELY:3"}.isdisjoint(facility.live())
-
-
-def test_a_purge_is_carried_to_the_record_as_it_was_called_when_the_backup_was_made(
-    facility: Facility, tmp_path: Path
-) -> None:
-    facility.sync()
-    back_up(facility.home, tmp_path / "backup")
-    with sqlite3.connect(facility.home.catalog) as catalog:
-        unit = catalog.execute("select unit from records where key = 'WRQ:20003'").fetchone()[0]
-        catalog.executemany(
-            "insert into purged values (?, ?, ?, '2999-01-01T00:00:00+00:00', ?)",
-            [("bely", "electronic_log", "4", ""), ("work_requests", "requests", "other", unit)],
-        )
-        catalog.execute("update feeds set feed = 'electronic_log' where feed = 'logbook'")
-    restored = restore(tmp_path / "backup", facility.home, force=True)
-    requests = [f"WRQ:2000{n}" for n in range(9)]  # all in the one unit
-    assert restored.purged == ["BELY:4", *requests]
-
-
-def test_purges_in_a_catalog_of_an_older_schema_are_carried_over(facility: Facility, tmp_path: Path) -> None:
-    facility.sync()
-    back_up(facility.home, tmp_path / "backup")
-    with sqlite3.connect(facility.home.catalog) as catalog:
-        catalog.execute("insert into purged values ('bely', 'logbook', '2', '2999-01-01T00:00:00+00:00', '')")
-        catalog.execute("alter table purged drop column unit")
-        catalog.execute("pragma user_version = 1")
-    assert restore(tmp_path / "backup", facility.home, force=True).purged == ["BELY:2"]
-    assert "BELY:2" not in facility.live()
-
-
-@pytest.mark.parametrize("why", ["strange", "locked"])
-def test_a_home_whose_purges_cannot_be_told_is_not_replaced(facility: Facility, tmp_path: Path, why: str) -> None:
-    facility.sync()
-    back_up(facility.home, tmp_path / "backup")
-    with closing(sqlite3.connect(facility.home.catalog, isolation_level=None)) as catalog:
-        if why == "strange":
-            catalog.execute("alter table purged rename to forgotten")
-            catalog.execute("pragma user_version = 3")
-        catalog.execute("pragma journal_mode = delete")
-        catalog.execute("begin exclusive")
-        if why == "strange":
-            catalog.execute("commit")
-        with pytest.raises(BackupError, match="schema 3" if why == "strange" else "database is locked"):
-            restore(tmp_path / "backup", facility.home, force=True)
-    assert releases.numbers(facility.home) == [1]
-    assert not facility.home.restoring.exists()
-
-
-def test_a_damaged_catalog_is_replaced_and_its_purges_are_said_to_be_lost(
-    facility: Facility, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    facility.sync()
-    back_up(facility.home, tmp_path / "backup")
-    facility.home.catalog.write_bytes(b"no catalog " * 1000)
-    assert restore(tmp_path / "backup", facility.home, force=True).purged == []
-    assert "purged since the backup" in caplog.text
-    assert len(facility.live()) == 17
-
-
-def test_a_backup_in_the_middle_of_a_purge_is_refused(facility: Facility, tmp_path: Path) -> None:
-    facility.sync()
-    with facility.workspace() as workspace:
-        workspace.catalog.connection.execute(
-            "insert into purged values ('bely', 'logbook', '2', '2999-01-01T00:00:00+00:00', '')"
-        )
-    with pytest.raises(BackupError, match="purge is under way"):
-        back_up(facility.home, tmp_path / "backup")
-    assert [path.name for path in tmp_path.iterdir()] == ["facility"]
-
-
-@pytest.mark.parametrize("how", ["cut", "altered", "missing", "contents", "empty", "escape"])
-def test_a_damaged_backup_is_refused_by_the_name_of_the_file(facility: Facility, tmp_path: Path, how: str) -> None:
-    facility.sync()
-    backup = tmp_path / "backup"
-    back_up(facility.home, backup)
-    victim = next((backup / "lance").rglob("data/*.lance"))
-    whole = victim.read_bytes()
-    if how == "cut":
-        victim.write_bytes(whole[:-1])
-    elif how == "altered":
-        victim.write_bytes(bytes([whole[0] ^ 1]) + whole[1:])
-    elif how == "missing":
-        victim.unlink()
-    elif how == "empty":
-        shutil.rmtree(backup)
-        backup.mkdir()
-    else:
-        victim = backup / "backup.json"
-        text = victim.read_text()
-        victim.write_text(text[:-9] if how == "contents" else text.replace('"catalog.sqlite"', '"../catalog.sqlite"'))
-    before = tree(facility.home.root, without=())
-    with pytest.raises(BackupError) as caught:
-        restore(backup, facility.home, force=True)
-    assert str(backup if how == "empty" else victim) in str(caught.value)
-    assert tree(facility.home.root, without=()) == before
-
-
-def rewritten(backup: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    path = backup / "backup.json"
-    contents = json.loads(path.read_text())
-    change(contents)
-    path.write_text(json.dumps(contents))
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "catalog.sqlite/../../x", "state//x", "./state/x", "state/./x", "state", "/etc/x", "", "\u001b[2J/x",
-        "state/\n/x", "dagster/x", "writer.lock", ".restoring", "catalog.sqlite/x",
-        "catalog.sqlite-wal", "releases/00000009/x",
-    ],
-)  # fmt: skip
-def test_names_that_are_no_file_of_a_home_are_refused(facility: Facility, tmp_path: Path, name: str) -> None:
-    backup = tmp_path / "backup"
-    home_without_release(facility, backup)
-    rewritten(backup, lambda told: told["files"].update({name: {"size": 1, "sha256": "0" * 64}}))
-    with pytest.raises(BackupError) as caught:
-        verify(backup)
-    assert f"names {name!r}" in str(caught.value)
-
-
-def home_without_release(facility: Facility, backup: Path) -> None:
-    with Catalog(facility.home.create()):
-        pass
-    back_up(facility.home, backup)
-
-
-def test_a_backup_that_tells_less_or_other_than_it_holds_is_refused(facility: Facility, tmp_path: Path) -> None:
-    facility.sync()
-    whole, before = tmp_path / "whole", tree(facility.home.root, without=())
-    back_up(facility.home, whole)
-    cases: dict[str, Callable[[dict[str, Any]], object]] = {
-        "'catalog.sqlite', so it is not whole": lambda told: told["files"].pop("catalog.sqlite"),
-        "manifest.json', so it is not whole": lambda told: told["files"].pop("releases/00000001/manifest.json"),
-        "schema 99": lambda told: told.update(schema=99),
-        "has schema 2, not 1": lambda told: told.update(schema=1),
-        "is another release": lambda told: told.update(released_changeset=7),
-        "of another release than its own": lambda told: told.update(release=None),
-        ">= 0": lambda told: told["files"]["catalog.sqlite"].update(size=-1),
-    }
-    for said, change in cases.items():
-        backup = tmp_path / "backup"
-        shutil.copytree(whole, backup)
-        rewritten(backup, change)
-        with pytest.raises(BackupError, match=re.escape(said)):
-            restore(backup, facility.home, force=True)
-        shutil.rmtree(backup)
-    assert tree(facility.home.root, without=()) == before
-
-
-@pytest.mark.parametrize("kind", ["link", "pipe", "linked folder", "linked list", "longer"])
-def test_only_plain_files_of_the_told_size_are_read(
-    facility: Facility, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    backup = tmp_path / "backup"
-    home_without_release(facility, backup)
-    monkeypatch.setattr(contents_of_backup, "digest", lambda path: pytest.fail(f"{path} is read"))
-    victim = backup / ("backup.json" if kind == "linked list" else "catalog.sqlite")
-    if kind == "linked folder":
-        rewritten(backup, lambda told: told["files"].update({"state/x": {"size": 0, "sha256": "0" * 64}}))
-        (tmp_path / "away").mkdir()
-        (tmp_path / "away" / "x").touch()
-        victim = backup / "state"
-        shutil.rmtree(victim, ignore_errors=True)
-        victim.symlink_to(tmp_path / "away")
-    elif kind in ("link", "linked list"):
-        victim.rename(tmp_path / "away")
-        victim.symlink_to(tmp_path / "away")
-    elif kind == "pipe":
-        victim.unlink()
-        os.mkfifo(victim)
-    else:
-        os.truncate(victim, victim.stat().st_size + 1)
-    with pytest.raises(BackupError) as caught:
-        verify(backup)
-    assert str(victim) in str(caught.value)
 
 
 def test_what_a_cut_off_restore_replaced_stays_until_the_next_one_is_staged(
@@ -582,25 +358,6 @@ def test_a_home_that_is_written_is_not_replaced(facility: Facility, tmp_path: Pa
     back_up(facility.home, tmp_path / "backup")
     with WriterLock(facility.home, 1, "a long sync"), pytest.raises(HomeTakenError, match="a long sync"):
         restore(tmp_path / "backup", facility.home, force=True, timeout_s=0.05)
-
-
-def test_a_catalog_that_is_locked_is_not_thrown_away(
-    facility: Facility, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    facility.sync()
-    back_up(facility.home, tmp_path / "backup")
-    monkeypatch.setattr(restoring, "_WAIT_S", 0.01)
-    with closing(sqlite3.connect(facility.home.catalog, isolation_level=None)) as other:
-        other.execute("begin immediate")
-        other.execute("delete from purged")
-        with pytest.raises(BackupError, match="locked"):
-            restore(tmp_path / "backup", facility.home, force=True)
-        other.execute("commit")
-        restore(tmp_path / "backup", facility.home, force=True)
-        assert other.execute("select count(*) from records").fetchone() == (17,)
-        with sqlite3.connect(facility.home.catalog) as catalog:
-            catalog.execute("delete from records")
-        assert other.execute("select count(*) from records").fetchone() == (0,)  # it is the same file still
 
 
 def test_attachments_come_along_and_missing_ones_are_counted(facility: Facility, tmp_path: Path) -> None:
