@@ -319,6 +319,22 @@ def test_a_cloud_site_gives_the_same_by_its_search(tmp_path: Path) -> None:
             wiki.sync()
 
 
+@pytest.mark.parametrize("named", ["user", "password", "user and a token"])
+def test_half_a_sign_in_asks_nothing(wiki: Live, server: Confluence, tmp_path: Path, named: str) -> None:
+    (tmp_path / "pat").write_text("pat-123")
+    place = SecretPlace(file=tmp_path / "pat")
+    half = {
+        "user": Credentials(user="ops"),
+        "password": Credentials(password=place),
+        "user and a token": Credentials(user="ops", token=place),
+    }[named]
+    wiki.again(credentials=half)
+    asked = len(wiki.server.requests)
+    with pytest.raises(FeedError, match=r"feed wiki: credentials name .*leave"):
+        wiki.sync()
+    assert len(wiki.server.requests) == asked
+
+
 def test_a_token_signs_in_and_stays_secret(wiki: Live, server: Confluence, tmp_path: Path) -> None:
     server.page("OPS", "Page", "<p>text</p>")
     server.authorization = "Bearer pat-123"

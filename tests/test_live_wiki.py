@@ -235,6 +235,21 @@ def test_a_private_wiki_wants_a_bot_password(wiki: Live, store: WikiStore, app: 
     assert "bot-pass-123" not in repr(wiki.cursor)
 
 
+@pytest.mark.parametrize("named", ["user", "password", "both and a token"])
+def test_half_a_sign_in_asks_nothing(wiki: Live, tmp_path: Path, named: str) -> None:
+    place = secret(tmp_path, "bot-pass-123")
+    half = {
+        "user": Credentials(user="Reader@index"),
+        "password": Credentials(password=place),
+        "both and a token": Credentials(user="Reader@index", password=place, token=place),
+    }[named]
+    wiki.again(credentials=half)
+    asked = len(wiki.server.requests)
+    with pytest.raises(FeedError, match=r"feed wiki: credentials name .*leave"):
+        wiki.sync()
+    assert len(wiki.server.requests) == asked
+
+
 def test_a_session_that_ends_shows_no_smaller_wiki(wiki: Live, store: WikiStore, app: Altered, tmp_path: Path) -> None:
     store.users = {"Reader@index": "bot-pass-123"}
     store.edit("Page", "text")

@@ -58,14 +58,20 @@ def demand_user_and_password(feed: Feed, service: str) -> None:
             f"feed {feed.name}: credentials name a `token`, but {service} takes a `user` with a `password` only; give "
             "these instead"
         )
+    demand_both(feed)
+
+
+def demand_both(feed: Feed) -> None:
+    """Let a user have a password, and a password a user.
+
+    Raises:
+        FeedError: one is named without the other.
+    """
+    told, name = feed.credentials, feed.name
     if told.user and told.password is None:
-        raise FeedError(
-            f"feed {feed.name}: credentials name {told.user}, but no `password`; add it, or leave out `user`"
-        )
+        raise FeedError(f"feed {name}: credentials name {told.user}, but no `password`; add it, or leave out `user`")
     if told.password is not None and not told.user:
-        raise FeedError(
-            f"feed {feed.name}: credentials name a `password`, but no `user`; add the user, or leave it out"
-        )
+        raise FeedError(f"feed {name}: credentials name a `password`, but no `user`; add the user, or leave it out")
 
 
 def read_secret(feed: Feed, place: SecretPlace) -> str:

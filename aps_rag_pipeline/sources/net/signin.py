@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from aps_rag_pipeline.settings import Feed, Network
 from aps_rag_pipeline.sources.base import FeedError
 from aps_rag_pipeline.sources.net.http import Http
-from aps_rag_pipeline.sources.options import read_secret
+from aps_rag_pipeline.sources.options import demand_both, read_secret
 
 
-def signed_in(feed: Feed, network: Network) -> Http:
-    """A client for the feed's service; without credentials it asks as anybody.
+@dataclass(frozen=True)
+class SignIn:
+    """A token, or a user and a password; all empty where a service is asked as by anybody."""
+
+    token: str = ""
+    user: str = ""
+    password: str = ""
+
+
+def read_sign_in(feed: Feed) -> SignIn:
+    """What the feed's `credentials` name.
 
     Raises:
-        FeedError: a secret cannot be read, a user is named without one, or a token besides: a request has one header
-            for either.
+        FeedError: a secret cannot be read; a user is named without a password, or a password without a user; or a token
+            besides: a request has one header for either.
     """
     told = feed.credentials
     if told.token is not None:
@@ -22,9 +33,20 @@ def signed_in(feed: Feed, network: Network) -> Http:
                 f"feed {feed.name}: credentials name a `token` and a `user` or `password`, and a request can carry but "
                 "one of them; leave out the other"
             )
-        return Http(network, headers={"Authorization": f"Bearer {read_secret(feed, told.token)}"})
-    if told.password is not None:
-        return Http(network, auth=(told.user, read_secret(feed, told.password)))
-    if told.user:
-        raise FeedError(f"feed {feed.name}: credentials name {told.user}, but no `password`")
-    return Http(network)
+        return SignIn(token=read_secret(feed, told.token))
+    demand_both(feed)
+    if told.password is None:
+        return SignIn()
+    return SignIn(user=told.user, password=read_secret(feed, told.password))
+
+
+def signed_in(feed: Feed, network: Network) -> Http:
+    """A client for the feed's service; without credentials it asks as anybody.
+
+    Raises:
+        FeedError: as `read_sign_in`.
+    """
+    found = read_sign_in(feed)
+    if found.token:
+        return Http(network, headers={"Authorization": f"Bearer {found.token}"})
+    return Http(network, auth=(found.user, found.password)) if found.user else Http(network)

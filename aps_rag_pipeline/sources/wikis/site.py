@@ -15,8 +15,8 @@ from aps_rag_pipeline.sources.base import UnreadableError
 from aps_rag_pipeline.sources.net.bridges import as_httpx, polite_session
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError, RefusedError
 from aps_rag_pipeline.sources.net.http import answered, parse_json, refuse_page, without_halves
+from aps_rag_pipeline.sources.net.signin import read_sign_in
 from aps_rag_pipeline.sources.net.transport import PoliteTransport
-from aps_rag_pipeline.sources.options import read_secret
 from aps_rag_pipeline.sources.wikis.naming import Json
 
 if TYPE_CHECKING:
@@ -102,16 +102,15 @@ class Site:
         return reply.content
 
     def _sign_in(self) -> None:
-        credentials = self.feed.credentials
-        if credentials.token is not None:
-            self._session.headers["Authorization"] = f"Bearer {read_secret(self.feed, credentials.token)}"
-        password = read_secret(self.feed, credentials.password) if credentials.password is not None else ""
+        found = read_sign_in(self.feed)
+        if found.token:
+            self._session.headers["Authorization"] = f"Bearer {found.token}"
         with self._understood():
-            if password:
-                self._site.login(credentials.user, password)
+            if found.user:
+                self._site.login(found.user, found.password)
             else:
                 self._site.site_init()
-        if credentials.token is not None or credentials.password is not None:
+        if found.token or found.user:
             # A session that ends in the middle would show an anonymous reader's wiki: fewer pages, not an error.
             self._common["assert"] = "user"
 

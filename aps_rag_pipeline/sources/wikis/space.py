@@ -18,8 +18,8 @@ from aps_rag_pipeline.settings import Feed, Network
 from aps_rag_pipeline.sources.net.bridges import as_httpx, polite_session
 from aps_rag_pipeline.sources.net.errors import GoneError, OutageError
 from aps_rag_pipeline.sources.net.http import answered, parse_json, refuse_page
+from aps_rag_pipeline.sources.net.signin import read_sign_in
 from aps_rag_pipeline.sources.net.transport import PoliteTransport
-from aps_rag_pipeline.sources.options import read_secret
 from aps_rag_pipeline.sources.wikis.naming import Json
 
 #: What is asked for at a time; a server lowers it where the expansions cost it much.
@@ -43,12 +43,10 @@ class Spaces:
         self._transport = PoliteTransport(network, again=_is_torn)
         self._session = polite_session(self._transport)
         self._elsewhere = polite_session(self._transport)
-        said = feed.credentials
-        signed: dict[str, str] = {}
-        if said.user and said.password is not None:
-            signed = {"username": said.user, "password": read_secret(feed, said.password)}
-        elif said.token is not None:
-            signed = {"token": read_secret(feed, said.token)}
+        found = read_sign_in(feed)
+        signed = {"token": found.token} if found.token else {}
+        if found.user:
+            signed = {"username": found.user, "password": found.password}
         # Attempts, pauses and time-outs are the transport's; the client makes none of its own.
         client: Any = Confluence  # has no types of its own
         self._client = client(
