@@ -7,6 +7,7 @@ is unfinished, and the next run goes on with it.
 from __future__ import annotations
 
 import contextlib
+import math
 import shutil
 import sqlite3
 import time
@@ -27,6 +28,8 @@ from aps_rag_pipeline.sync.workspace import Workspace
 
 #: A reader that opens a table looks at its newest version for a moment: one that was the newest just now stays.
 _MARGIN = timedelta(seconds=5)
+#: How far the time that a file bears may be behind the clock.
+_CLOCK_S = 0.05
 #: The catalog is written anew when more than one page in so many is free.
 _FREE_ONE_IN = 6
 _TAG = "release-"
@@ -111,17 +114,24 @@ def _drop_tags(tables: LanceTables, name: str, kept: list[Manifest]) -> None:
 
 
 def _collect_blobs(workspace: Workspace, grace: timedelta | None) -> int:
-    """Blobs that nothing refers to and that no fetch can have seen since `grace` ago; all of the former without one."""
-    catalog, blobs = workspace.catalog, workspace.home.blobs
-    wanted = {row["sha256"] for row in catalog.rows("select distinct sha256 from attachments")}
+    """Blobs that nothing refers to and that no fetch can have seen since `grace` ago.
+
+    Without `grace` nothing but what a fetch may still apply is spared: those that are under way fail, of those that
+    wait the blobs are kept, and so is what a fetch that begins now sees again.
+    """
+    catalog, home, blobs = workspace.catalog, workspace.home, workspace.home.blobs
+    now = time.time()
+    if grace is None:
+        spool.drop_drafts(home.spool, math.inf, living=True)
+    wanted = spool.blobs(home.spool) if grace is None else set()
+    wanted |= {row["sha256"] for row in catalog.rows("select distinct sha256 from attachments")}
     for row in catalog.rows("select cursor from feeds"):
-        cursor = unpack_json(row["cursor"])  # live feeds keep files there that they need not fetch again
-        for files in (cursor.get("files", {}) if isinstance(cursor, dict) else {}).values():
-            wanted.update(files.values())
-    upto = None
-    if grace is not None:
+        wanted |= spool.kept_files(unpack_json(row["cursor"]))
+    if grace is None:
+        upto = now - _CLOCK_S
+    else:
         upto = clock.now().timestamp() - grace.total_seconds()
-        upto = min(upto, spool.oldest(workspace.home.spool) or upto)  # what a fetch has put is in no table yet
+        upto = min(upto, spool.oldest(home.spool) or upto)  # what a fetch has put is in no table yet
     count = 0
     for sha256 in [sha for sha in blobs if sha not in wanted]:
         passing("collect.blob.before")

@@ -9,12 +9,13 @@ import os
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import zstandard
 
 from aps_rag_pipeline.failpoints import passing
-from aps_rag_pipeline.sources.base import Change
+from aps_rag_pipeline.sources.base import Change, Cursor, Upsert
 
 _SUFFIX = ".jsonl.zst"
 
@@ -96,6 +97,25 @@ def oldest(folder: Path) -> float | None:
     """When the oldest fetch began that is under way or waits (seconds since 1970); None when there is none."""
     names = [path.name.lstrip(".") for path in folder.glob(f"*{_SUFFIX}")] if folder.is_dir() else []
     return min((int(name.partition("-")[0]) / 1e9 for name in names), default=None)
+
+
+def blobs(folder: Path) -> set[str]:
+    """The blobs that what waits will refer to once it is applied."""
+    found: set[str] = set()
+    for path in waiting(folder):
+        with contextlib.suppress(DamagedError):  # of what cannot be read nothing is applied
+            for entry in read(path)[1]:
+                if isinstance(entry.change, Upsert):
+                    found.update(attachment.sha256 for attachment in entry.change.record.attachments)
+                elif isinstance(entry.change, Cursor):
+                    found |= kept_files(entry.change.value)
+    return found
+
+
+def kept_files(cursor: Any) -> set[str]:
+    """The blobs that a live feed keeps in its cursor, so that it need not fetch them again."""
+    files = cursor.get("files", {}) if isinstance(cursor, dict) else {}
+    return {sha256 for some in files.values() for sha256 in some.values()}
 
 
 class DamagedError(Exception):

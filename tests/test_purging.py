@@ -1,0 +1,51 @@
+"""A purge beside those who read sources and catalog at the same time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aps_rag_pipeline.audit.run import audit
+from aps_rag_pipeline.sync import purge as purging
+from aps_rag_pipeline.sync.apply import ApplyReport, apply_spool
+from aps_rag_pipeline.sync.fetch import fetch
+from aps_rag_pipeline.sync.model import configured_model
+from aps_rag_pipeline.sync.purge import purge
+from aps_rag_pipeline.sync.workspace import Workspace
+from tests.damaged_home import new_facility
+from tests.small_facility import Facility
+
+
+@pytest.fixture
+def facility(tmp_path: Path) -> Facility:
+    made = new_facility(tmp_path)
+    made.sync()
+    return made
+
+
+def test_attachments_of_what_was_fetched_meanwhile_outlive_a_purge(
+    facility: Facility, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    purged = (facility.root / "log" / "attachments" / "trip400.txt").read_bytes()
+    new = b"the waveform of a trip that was entered while the purge ran"
+
+    def apply_and_fetch(workspace: Workspace) -> ApplyReport:
+        applied = apply_spool(workspace)
+        (facility.root / "log" / "attachments" / "new.txt").write_bytes(new)
+        facility.log["shift-1"][116] = "Entry 16: recovered ![waveform](/log/attachments/new.txt)"
+        facility.write()
+        assert any(report.spooled for report in fetch(workspace, workspace.settings.feeds))
+        return applied
+
+    monkeypatch.setattr(purging, "apply_spool", apply_and_fetch)
+    with facility.workspace() as workspace:
+        purge(workspace, "BELY:400")
+    blobs = facility.home.blobs
+    assert {blobs.get(sha256) for sha256 in blobs} >= {new}
+    assert purged not in {blobs.get(sha256) for sha256 in blobs}
+    facility.sync()
+    with facility.workspace() as workspace:
+        found = audit(workspace, configured_model(facility.settings, facility.home), deep=True)
+    assert found.listed == []
+    assert found.checked["blobs"] == 2
