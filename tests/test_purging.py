@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from aps_rag_pipeline.audit.run import audit
 from aps_rag_pipeline.sync import purge as purging
+from aps_rag_pipeline.sync import scrub
 from aps_rag_pipeline.sync.apply import ApplyReport, apply_spool
 from aps_rag_pipeline.sync.fetch import fetch
 from aps_rag_pipeline.sync.model import configured_model
@@ -49,3 +51,24 @@ def test_attachments_of_what_was_fetched_meanwhile_outlive_a_purge(
         found = audit(workspace, configured_model(facility.settings, facility.home), deep=True)
     assert found.listed == []
     assert found.checked["blobs"] == 2
+
+
+def test_a_reader_of_the_catalog_leaves_a_purge_unfinished_until_the_next_sync(facility: Facility) -> None:
+    text = b"what a reader of the catalog keeps in its log"
+    facility.log["shift-1"][116] = text.decode()
+    facility.write().sync()
+    with sqlite3.connect(facility.home.catalog, isolation_level=None) as reader, facility.workspace() as workspace:
+        reader.execute("begin")
+        reader.execute("select count(*) from records").fetchone()
+        workspace.catalog.connection.execute("pragma busy_timeout = 10")
+        purge(workspace, "BELY:116")
+        assert scrub.wanted(workspace.catalog)
+        found = audit(workspace, configured_model(facility.settings, facility.home))
+        assert [(each.kind, each.id) for each in found.listed] == [("behind", "purge")]
+        reader.execute("rollback")
+    reader.close()
+    facility.sync()
+    with facility.workspace() as workspace:
+        assert not scrub.wanted(workspace.catalog)
+        assert (facility.home.root / "catalog.sqlite-wal").stat().st_size < 100_000
+        assert workspace.catalog.value("select count(*) from records where key = 'BELY:116' and removed = 1") == 1

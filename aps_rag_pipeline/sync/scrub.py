@@ -7,6 +7,7 @@ its text. A run that dies on the way is completed by the next sync, whoever star
 from __future__ import annotations
 
 import logging
+import sqlite3
 import time
 
 from aps_rag_pipeline.failpoints import passing
@@ -20,6 +21,9 @@ from aps_rag_pipeline.sync.projection import NO_SERVER, forget, project
 from aps_rag_pipeline.sync.workspace import Workspace
 
 log = logging.getLogger(__name__)
+
+#: SQLite puts what more it knows of an error into the bits above these.
+_PRIMARY_CODE = 0xFF
 
 
 def want(catalog: Catalog) -> None:
@@ -41,7 +45,8 @@ def rewrite_tables(workspace: Workspace) -> None:
 
 
 def finish(workspace: Workspace) -> None:
-    """Leave no copy behind in the projection, in drafts, nor in tombstones, free pages and log of the catalog."""
+    """Leave no copy behind in the projection, in drafts, nor in tombstones, free pages and log of the catalog. While a
+    reader of the catalog needs its log the note stays, and the next sync goes on."""
     catalog = workspace.catalog
     passing("purge.scrub.before")
     _rebuild_projection(workspace)
@@ -49,11 +54,24 @@ def finish(workspace: Workspace) -> None:
     with catalog.transaction() as connection:
         connection.execute("delete from nodes where removed = 1")
         connection.execute("delete from edges where removed = 1")
-    catalog.connection.execute("vacuum")
-    catalog.connection.execute("pragma wal_checkpoint(truncate)")
+    if not _rewrite_catalog(catalog):
+        log.warning("another process reads the catalog, whose log still holds what was purged: the next sync goes on")
+        return
     with catalog.transaction() as connection:
         connection.execute("delete from stages where stage = ?", (SCRUB,))
     passing("purge.scrub.after")
+
+
+def _rewrite_catalog(catalog: Catalog) -> bool:
+    """Leave no free pages and an empty log; gives False when a reader needs the log, after the patience of the catalog."""
+    try:
+        catalog.connection.execute("vacuum")
+        busy, _, _ = catalog.connection.execute("pragma wal_checkpoint(truncate)").fetchone()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & _PRIMARY_CODE not in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            raise
+        return False
+    return not busy
 
 
 def _rebuild_projection(workspace: Workspace) -> None:
