@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from aps_rag_pipeline.stores.tables import sql_list
 from query.filters import Filters
 from query.found import key_of, source_of
 from query.results import Evidence
@@ -15,7 +14,7 @@ from query.results import Evidence
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
-    from lancedb.table import Table
+    from query.held import Shelved
 
 #: Words of all evidence of an answer together; about what a small language model reads beside a question.
 BUDGET_WORDS = 1_800
@@ -72,7 +71,7 @@ class Passage:
 class Shelf:
     """Passages and records of a release by id, for one reader. What was read once is kept."""
 
-    def __init__(self, passages: Table, records: Table, filters: Filters, pool: ThreadPoolExecutor) -> None:
+    def __init__(self, passages: Shelved, records: Shelved, filters: Filters, pool: ThreadPoolExecutor) -> None:
         self._pool = pool
         self._passages = passages
         self._records = records
@@ -81,7 +80,7 @@ class Shelf:
 
     def heads(self, keys: Iterable[str]) -> dict[str, RecordHead]:
         wanted = list(dict.fromkeys(keys))
-        rows = _rows(self._records, f"key in ({sql_list(wanted)})", _RECORD_COLUMNS, len(wanted)) if wanted else []
+        rows = self._records.read(wanted, _RECORD_COLUMNS)
         return {row["key"]: _head(row) for row in rows if self._filters.admits(row["access"])}
 
     def passages(self, passage_ids: Iterable[str]) -> dict[str, Passage]:
@@ -93,7 +92,7 @@ class Shelf:
 
     def _fetch(self, wanted: list[str]) -> dict[str, Passage]:
         heads = self._pool.submit(self.heads, [key_of(passage_id) for passage_id in wanted])
-        rows = _rows(self._passages, f"passage_id in ({sql_list(wanted)})", _PASSAGE_COLUMNS, len(wanted))
+        rows = self._passages.read(wanted, _PASSAGE_COLUMNS)
         seen = [row for row in rows if self._filters.admits(row["access"])]
         found = heads.result()
         return {
@@ -161,11 +160,6 @@ def _shortened(passage: Passage) -> Passage:
         length += len(line)
     text = passage.text[:length] if length else " ".join(words[:LONGEST_PASSAGE_WORDS])
     return replace(passage, text=text.rstrip() + "\n…")
-
-
-def _rows(table: Table, condition: str, columns: list[str], limit: int) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = table.search().where(condition).select(columns).limit(limit).to_arrow().to_pylist()
-    return rows
 
 
 def _head(row: dict[str, Any]) -> RecordHead:

@@ -126,21 +126,30 @@ def searched(release: Release, filters: Filters) -> Searched:
 
 
 def find_place(
-    release: Release, visible: Filters, text: str, beginnings: Callable[[Filters, str], tuple[str, ...]]
+    visible: Filters,
+    text: str,
+    known: Callable[[Filters], frozenset[str]],
+    beginnings: Callable[[Filters, str], tuple[str, ...]],
 ) -> Place | None:
     """The place that a question names, if a source that the reader may see locates anything there.
 
     Args:
+        known: the places that there are, see :func:`places_in`.
         beginnings: how the names of things begin that stand in places of a kind, see :func:`beginnings_in`.
     """
-    stretches = places.numbered(text)
-    if not stretches:
-        return None
-    ids = {f"{_PLACE}{kind} {number}": (kind, number) for kind, number in stretches}
-    known = release.table(NODES).search().where(f"node_id in ({sql_list(ids)}) and {visible.sql(timed=False)}")
-    there = set(known.select(["node_id"]).limit(len(ids)).to_arrow()["node_id"].to_pylist())
-    kind, number = next((place for node, place in ids.items() if node in there), ("", 0))
-    return Place(kind, number, beginnings(visible, kind)) if kind else None
+    for kind, number in places.numbered(text):
+        if f"{kind} {number}" in known(visible):
+            return Place(kind, number, beginnings(visible, kind))
+    return None
+
+
+def places_in(release: Release, visible: Filters) -> frozenset[str]:
+    """Names of the numbered places, as far as the reader may see that they are there."""
+    nodes = release.table(NODES)
+    condition = f"starts_with(node_id, {_text(_PLACE)}) and {visible.sql(timed=False)}"
+    found = nodes.search().where(condition).select(["node_id"]).limit(max(nodes.count_rows(), 1)).to_arrow()
+    names = (node.removeprefix(_PLACE) for node in found["node_id"].to_pylist())
+    return frozenset(name for name in names if name[-1:].isdigit())
 
 
 def beginnings_in(release: Release, visible: Filters, kind: str) -> tuple[str, ...]:

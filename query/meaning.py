@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from aps_rag_pipeline.stores.indexing import partitions
-from aps_rag_pipeline.stores.tables import sql_list
 from query.filters import Filters
 from query.found import Found, source_of
+from query.held import Vectors
 
 if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow as pa
     from lancedb.table import Table
     from numpy.typing import NDArray
 
@@ -28,7 +28,8 @@ _SHARE = 0.4
 _FEWEST = 40
 #: Where a filter of labels leaves less than this part of the rows, or any other filter narrows, all of it is searched.
 _MOST_ROWS = 0.3
-#: The index knows a byte a dimension: of at least so many that it finds near, the whole vectors are compared.
+#: The index knows a byte a dimension: of at least so many that it finds near, the vectors held are compared. To have
+#: them read from the table for it would take twice as long as all the rest.
 _COMPARED = 200
 
 
@@ -48,13 +49,14 @@ class Meaning:
         """
         condition = filters.narrowing()
         query = self._search(vectors, self._probes(filters), limit)
-        return self._found(query if condition is None else query.where(condition, prefilter=True), len(vectors))
+        rows = (query if condition is None else query.where(condition, prefilter=True)).to_arrow()
+        places = self._held.at(rows["_rowid"].to_numpy())
+        of = rows["query_index"].to_numpy() if len(vectors) > 1 else np.zeros(len(places), dtype=np.int32)
+        return [self._ranked(places[of == place], vector, limit) for place, vector in enumerate(vectors)]
 
-    def among(self, vector: NDArray[np.float32], filters: Filters, limit: int, chunk_ids: Sequence[str]) -> list[Found]:
+    def among(self, vector: NDArray[np.float32], limit: int, chunk_ids: Sequence[str]) -> list[Found]:
         """The closest of certain chunks."""
-        condition = " and ".join(filter(None, (f"chunk_id in ({sql_list(chunk_ids)})", filters.narrowing())))
-        query = self._search(vector.reshape(1, -1), 2 * self._partitions, limit).where(condition, prefilter=True)
-        return self._found(query, 1)[0]
+        return self._ranked(self._held.of(chunk_ids), vector, limit)
 
     def _probes(self, filters: Filters) -> int:
         """How many partitions to search; 0: there is no index."""
@@ -67,28 +69,22 @@ class Meaning:
         return max(_FEWEST, math.ceil(_SHARE * self._partitions)) if wide else 2 * self._partitions
 
     @cached_property
-    def _names(self) -> tuple[NDArray[np.uint64], pa.Array]:
-        """Row numbers in order, and the chunk of each: a hit's name is known without reading its row."""
-        import numpy as np
+    def _held(self) -> Vectors:
+        return Vectors(self._table)
 
-        found = self._table.search().with_row_id(True).select(["chunk_id"]).limit(max(self._size, 1)).to_arrow()
-        numbers = found["_rowid"].to_numpy()
-        order = np.argsort(numbers)
-        return numbers[order], found["chunk_id"].combine_chunks().take(order)
-
-    def _found(self, query: Any, vectors: int) -> list[list[Found]]:
-        rows = query.to_arrow()
-        numbers, chunks = self._names
-        names = chunks.take(numbers.searchsorted(rows["_rowid"].to_numpy())).to_pylist()
-        of = rows["query_index"].to_pylist() if vectors > 1 else [0] * rows.num_rows
-        each: list[list[Found]] = [[] for _ in range(vectors)]
-        for place, chunk, distance in zip(of, names, rows["_distance"].to_pylist(), strict=True):
-            each[place].append(Found(chunk, source_of(chunk), 1.0 - distance))
-        return each
+    def _ranked(self, places: NDArray[np.intp], vector: NDArray[np.float32], limit: int) -> list[Found]:
+        if not len(places):
+            return []
+        cosines = self._held.cosines(places, vector)
+        best = np.argsort(-cosines, kind="stable")[:limit]
+        names = self._held.names(places[best])
+        return [
+            Found(chunk, source_of(chunk), cosine) for chunk, cosine in zip(names, cosines[best].tolist(), strict=True)
+        ]
 
     def _search(self, vectors: NDArray[np.float32], probes: int, limit: int) -> Any:
         query: Any = self._table.search(vectors if len(vectors) > 1 else vectors[0], vector_column_name="vector")
-        query = query.distance_type("cosine").with_row_id(True).select(["_distance"]).limit(limit)
+        query = query.distance_type("cosine").with_row_id(True).select(["_distance"])
         if not probes:
-            return query.bypass_vector_index()
-        return query.nprobes(probes).refine_factor(max(1, math.ceil(_COMPARED / limit)))
+            return query.bypass_vector_index().limit(limit)
+        return query.nprobes(probes).limit(limit * max(1, math.ceil(_COMPARED / limit)))

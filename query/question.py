@@ -15,7 +15,6 @@ import msgspec
 
 from aps_rag_pipeline.knowledge import identifiers
 from aps_rag_pipeline.records import KEY_PREFIX
-from aps_rag_pipeline.stores.tables import PASSAGES, RECORDS
 from query import answering, expansion, fusion, retrieval
 from query.filters import Filters
 from query.found import Found, key_of, source_of
@@ -89,8 +88,8 @@ class Question:
 
     @cached_property
     def shelf(self) -> expansion.Shelf:
-        release = self.snapshot.release
-        return expansion.Shelf(release.table(PASSAGES), release.table(RECORDS), self.filters, self.snapshot.pool)
+        held = self.snapshot
+        return expansion.Shelf(held.passages, held.records, self.filters, held.pool)
 
     @cached_property
     def place(self) -> Place | None:
@@ -215,9 +214,7 @@ class Question:
         if not members:
             return []
         by_words = index.words(rest, filters, retrieval.DEPTH, within)
-        by_meaning = self.snapshot.meaning.among(
-            vector.result()[0], filters, retrieval.DEPTH, [hit.chunk_id for hit in members]
-        )
+        by_meaning = self.snapshot.meaning.among(vector.result()[0], retrieval.DEPTH, [hit.chunk_id for hit in members])
         lists = {"dense": [hit.chunk_id for hit in by_meaning], "sparse": [hit.chunk_id for hit in by_words]}
         scores = fusion.reciprocal_ranks(lists, _FOCUS_WEIGHTS)
         known = {hit.chunk_id: hit for hit in (*by_words, *by_meaning)}

@@ -13,8 +13,10 @@ from zoneinfo import ZoneInfo
 from aps_rag_pipeline.settings import Models
 from aps_rag_pipeline.stores.home import Home
 from aps_rag_pipeline.stores.releases import Release, open_release
+from aps_rag_pipeline.stores.tables import PASSAGES, RECORDS
 from query import lookup
 from query.filters import Filters
+from query.held import Shelved
 from query.meaning import Meaning
 from query.places import Place
 from query.results import Searched
@@ -52,6 +54,7 @@ class Snapshot:
         if before is not None and before.release.manifest.model.fingerprint == self.release.manifest.model.fingerprint:
             self._encoder = before._encoder
         self._searched = lru_cache(maxsize=256)(lambda filters: lookup.searched(self.release, filters))
+        self._places = lru_cache(maxsize=256)(lambda visible: lookup.places_in(self.release, visible))
         self._beginnings = lru_cache(maxsize=256)(
             lambda visible, kind: lookup.beginnings_in(self.release, visible, kind)
         )
@@ -65,6 +68,14 @@ class Snapshot:
         return Meaning(self.release.chunks())
 
     @cached_property
+    def passages(self) -> Shelved:
+        return Shelved(self.release.table(PASSAGES), "passage_id")
+
+    @cached_property
+    def records(self) -> Shelved:
+        return Shelved(self.release.table(RECORDS), "key")
+
+    @cached_property
     def pool(self) -> ThreadPoolExecutor:
         """Threads in which a question's channels run beside each other: the stores work outside the interpreter."""
         return ThreadPoolExecutor(_THREADS, thread_name_prefix="channel")
@@ -74,8 +85,8 @@ class Snapshot:
         return self._searched(filters)
 
     def find_place(self, text: str, visible: Filters) -> Place | None:
-        """The place that a question names; how names begin in places of its kind is learned once."""
-        return lookup.find_place(self.release, visible, text, self._beginnings)
+        """The place that a question names; what places there are, and how names begin in one, is learned once."""
+        return lookup.find_place(visible, text, self._places, self._beginnings)
 
     @cached_property
     def zone(self) -> ZoneInfo:

@@ -1,0 +1,105 @@
+"""What of a release is held in memory, so that a question need not look it up: vectors of chunks, and rows by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from lancedb.table import Table
+    from numpy.typing import NDArray
+
+    Places = NDArray[np.intp]
+
+#: Vectors that are read at once.
+_READ_ROWS = 8_192
+
+
+class Named:
+    """Which row of a table has a name, by the hashes of the names: a tenth of what the names would take."""
+
+    def __init__(self, names: Iterable[str], rows: NDArray[np.uint64]) -> None:
+        hashes = np.fromiter((hash(name) for name in names), np.int64, len(rows))
+        order = np.argsort(hashes)
+        self._hashes, self._rows = hashes[order], rows[order]
+
+    def rows(self, names: Iterable[str]) -> list[int]:
+        """Rows that may have these names: all that do, and hardly ever another with the same hash."""
+        wanted = np.fromiter((hash(name) for name in dict.fromkeys(names)), np.int64)
+        first, last = (self._hashes.searchsorted(wanted, side) for side in ("left", "right"))
+        return [int(row) for start, end in zip(first, last, strict=True) for row in self._rows[start:end]]
+
+
+class Shelved:
+    """Rows of a table of a release by the name in one of its columns."""
+
+    def __init__(self, table: Table, column: str) -> None:
+        self._table = table
+        self._column = column
+        found = table.search().with_row_id(True).select([column]).limit(max(table.count_rows(), 1)).to_arrow()
+        self._named = Named(found[column].to_pylist(), found["_rowid"].to_numpy())
+
+    def read(self, names: Sequence[str], columns: list[str]) -> list[dict[str, Any]]:
+        """The rows with these names, in no order; `columns` must have the name's own."""
+        rows = self._named.rows(names)
+        if not rows:
+            return []
+        wanted = set(names)
+        found: list[dict[str, Any]] = self._table.take_row_ids(rows).select(columns).to_arrow().to_pylist()
+        return [row for row in found if row[self._column] in wanted]
+
+
+class Vectors:
+    """Every chunk's name and vector: two bytes a dimension, since the pipeline keeps half precision; else four.
+
+    Places are counted from 0 in the order of row numbers.
+    """
+
+    def __init__(self, table: Table) -> None:
+        import pyarrow as pa
+
+        size = table.count_rows()
+        query = table.search().with_row_id(True).select(["chunk_id", "vector"]).limit(max(size, 1))
+        numbers, names, vectors = [], [], []
+        for batch in query.to_batches(_READ_ROWS):
+            numbers.append(batch["_rowid"].to_numpy())
+            names.append(batch["chunk_id"])
+            vectors.append(_least(batch["vector"].flatten().to_numpy().reshape(batch.num_rows, -1)))
+        read = np.concatenate(numbers) if numbers else np.empty(0, np.uint64)
+        order = np.argsort(read)
+        self._numbers = read[order]
+        self._names: pa.Array = pa.concat_arrays(names).take(order) if names else pa.array([], pa.string())
+        self._vectors = np.concatenate(vectors) if vectors else np.empty((0, 1), np.float16)
+        self._order = order  # the vectors stay where they were read to: there is no room for them twice
+        self._named = Named(self._names.to_pylist(), np.arange(len(read), dtype=np.uint64))
+
+    def at(self, numbers: NDArray[np.uint64]) -> Places:
+        """Places of row numbers."""
+        places: Places = self._numbers.searchsorted(numbers)
+        return places
+
+    def of(self, chunk_ids: Sequence[str]) -> Places:
+        """Places of those of these chunks that there are."""
+        places = self._named.rows(chunk_ids)
+        wanted = set(chunk_ids)
+        named = zip(places, self.names(np.array(places, dtype=np.intp)), strict=True)
+        return np.array([place for place, name in named if name in wanted], dtype=np.intp)
+
+    def names(self, places: Places) -> list[str]:
+        found: list[str] = self._names.take(places).to_pylist()
+        return found
+
+    def cosines(self, places: Places, vector: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Of chunks to a vector of length 1."""
+        rows = self._vectors[self._order[places]].astype(np.float32, copy=False)
+        cosines: NDArray[np.float32] = rows @ vector / np.maximum(np.linalg.norm(rows, axis=1), np.float32(1e-12))
+        return cosines
+
+
+def _least(vectors: NDArray[np.float32]) -> NDArray[np.float16] | NDArray[np.float32]:
+    """The vectors in as little room as holds them exactly."""
+    half = vectors.astype(np.float16)
+    return half if np.array_equal(half, vectors) else vectors.copy()
