@@ -93,6 +93,8 @@ class Exact:
         ]
         ids, stored = self.ids[admitted], self.vectors[admitted]
         depth, shares = min(DEPTH, len(ids)), []
+        if not depth:  # a small home may have nothing of the last days
+            return {"rows": 0}
         for vector in vectors:
             nearest = ids[np.argsort(-(stored @ vector))[:depth]]
             found = corpus._snapshot.meaning.near(vector.reshape(1, -1), filters, AHEAD)[0]

@@ -322,6 +322,8 @@ def test_recall_is_that_of_the_product_s_own_searches():
     corpus = SimpleNamespace(_snapshot=SimpleNamespace(meaning=Meaning()))
     found = exact.recall(corpus, np.ones((2, 1), dtype=np.float32), Filters())
     assert found == {"mean": 1.0, "least": 1.0, "rows": 500}
+    nobody = Filters(groups=frozenset({"none"}))
+    assert exact.recall(corpus, np.ones((2, 1), dtype=np.float32), nobody) == {"rows": 0}
 
 
 def test_a_large_home_takes_no_other_s_place(tmp_path):
