@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from aps_rag_pipeline.failpoints import passing
+from aps_rag_pipeline.stores.durable import write_through
 
 #: Drafts older than this belong to nobody any more.
 _DRAFTS_S = 3600
@@ -31,11 +32,15 @@ class BlobStore:
         try:
             os.utime(path)  # seen again: the collector's grace period starts anew
         except FileNotFoundError:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.parent.is_dir():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_through(self.root)
             draft = path.with_name(f".{uuid.uuid4().hex}")
             draft.write_bytes(data)
+            write_through(draft)
             passing("blob.rename.before")
             os.replace(draft, path)
+            write_through(path.parent)
             passing("blob.rename.after")
         return sha256
 

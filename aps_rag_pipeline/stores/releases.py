@@ -190,6 +190,12 @@ def _read(path: Path) -> Manifest:
         raise DamagedReleaseError(path, f"cannot be read ({error})") from error
 
 
+def written_at(home: Home) -> float | None:
+    """When the newest release was written (seconds since 1970); None before the first."""
+    found = numbers(home)
+    return (folder_of(home, found[-1]) / MANIFEST).stat().st_mtime if found else None
+
+
 def latest(home: Home) -> Manifest | None:
     """Manifest of the newest release; None before the first."""
     while found := numbers(home):

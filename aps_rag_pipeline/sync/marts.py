@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from aps_rag_pipeline.failpoints import passing
+from aps_rag_pipeline.stores.durable import write_through
 from aps_rag_pipeline.stores.sql_models import INPUTS, SqlModel, in_order, load_models
 from aps_rag_pipeline.stores.tables import EDGES, RECORDS
 from aps_rag_pipeline.stores.vectors import LanceTables
@@ -52,6 +53,7 @@ def build_mart(workspace: Workspace, model: SqlModel) -> StageReport:
     passing("mart.write.before")
     report.counts["rows"] = write_model(model, draft, read_working(workspace), path.parent)
     report.counts["changed"] = 1
+    write_through(draft)
     passing("mart.rename.before")
     os.replace(draft, path)
     passing("mart.rename.after")

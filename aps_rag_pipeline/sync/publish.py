@@ -16,6 +16,7 @@ from aps_rag_pipeline import clock
 from aps_rag_pipeline.failpoints import passing
 from aps_rag_pipeline.models import ModelDescription
 from aps_rag_pipeline.stores import releases, sparse
+from aps_rag_pipeline.stores.durable import write_through, write_through_all
 from aps_rag_pipeline.stores.indexing import Kind
 from aps_rag_pipeline.stores.releases import LEASE, MANIFEST, Manifest, ReleasedModel
 from aps_rag_pipeline.stores.sql_models import load_models
@@ -65,6 +66,9 @@ def publish(workspace: Workspace, configured: ConfiguredModel) -> StageReport:
         scrub.rewrite_tables(workspace)
     number = newest.number + 1 if newest else 1
     pinned = _pin(workspace, configured.description, number)
+    # Neither Lance nor the renaming of a mart waits for the disk.
+    write_through_all(home.lance, since=releases.written_at(home))
+    write_through(home.marts)
     _write(workspace, _manifest(workspace, configured.description, number, target, pinned, versions))
     report.counts["changed"] = 1
     report.counts["number"] = number
@@ -157,15 +161,14 @@ def _write(workspace: Workspace, manifest: Manifest) -> None:
     passing("publish.manifest.before")
     (draft / MANIFEST).write_bytes(msgspec.json.format(msgspec.json.encode(manifest, order="deterministic")))
     passing("publish.manifest.after")
-    _sync_to_disk(draft / MANIFEST)
-    _sync_to_disk(draft)
+    write_through_all(draft)
     final = releases.folder_of(home, manifest.number)
     if final.exists():  # a newer numbering over a release that lost its manifest
         shutil.rmtree(final)
     passing("publish.rename.before")
     os.rename(draft, final)
     passing("publish.rename.after")
-    _sync_to_disk(home.releases)
+    write_through(home.releases)
 
 
 def _link_index(source: Path, target: Path) -> None:
@@ -187,14 +190,6 @@ def _link(source: Path, target: Path) -> None:
         os.link(source, target)
     except OSError:
         shutil.copy2(source, target)
-
-
-def _sync_to_disk(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _note(workspace: Workspace, target: int) -> None:

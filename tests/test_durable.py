@@ -1,0 +1,67 @@
+"""What a name is given to is on the disk before: nothing that is published may be empty after a power failure."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.damaged_home import new_facility
+
+Look = Callable[[Path, Path], None]
+
+
+class Disk:
+    """Knows which files and folders have been carried to the disk since each was last written."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._carried: dict[int, tuple[int, int]] = {}
+        self.renamed: list[str] = []
+        self._fsync, self._renames = os.fsync, {"rename": os.rename, "replace": os.replace}
+        monkeypatch.setattr(os, "fsync", self.fsync)
+        for name in self._renames:
+            monkeypatch.setattr(os, name, lambda a, b, name=name: self._rename(name, Path(a), Path(b)))
+
+    def fsync(self, handle: int) -> None:
+        self._fsync(handle)
+        found = os.fstat(handle)
+        self._carried[found.st_ino] = (found.st_size, found.st_mtime_ns)
+
+    def lacks(self, path: Path) -> bool:
+        found = path.stat()
+        return self._carried.get(found.st_ino) != (found.st_size, found.st_mtime_ns)
+
+    def _rename(self, name: str, draft: Path, path: Path) -> None:
+        home = next((each for each in path.parents if each.name == "home"), None)
+        part = path.relative_to(home).parts[0] if home is not None else ""
+        if home is not None and (part in ("blobs", "marts") or path.parent.name == "releases"):
+            self.renamed.append(part)
+            tree = [draft, *draft.rglob("*")] if draft.is_dir() else [draft]
+            if part == "releases" and not path.name.startswith("."):
+                tree += [home / "marts", home / "lance", *(home / "lance").rglob("*"), *(home / "blobs").glob("**")]
+            assert [each for each in tree if self.lacks(each)] == []
+        self._renames[name](draft, path)
+
+
+def test_what_is_published_is_on_the_disk_before_it_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facility = new_facility(tmp_path)
+    disk = Disk(monkeypatch)
+    facility.sync()
+    assert disk.renamed.count("blobs") == 2
+    assert disk.renamed.count("releases") == 1
+    assert disk.renamed.count("marts") > 3
+    facility.log["shift-1"][116] = "Entry 16: recovered"
+    facility.write().sync()
+    assert disk.renamed.count("releases") >= 2
+
+
+def test_the_catalog_waits_for_the_disk_with_each_commit(tmp_path: Path) -> None:
+    facility = new_facility(tmp_path)
+    facility.home.create()
+    with facility.workspace() as workspace:
+        value = workspace.catalog.value
+        assert (value("pragma journal_mode"), value("pragma synchronous")) == ("wal", 2)  # 2: full
