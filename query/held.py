@@ -62,18 +62,25 @@ class Vectors:
         import pyarrow as pa
 
         size = table.count_rows()
+        dimensions = table.schema.field("vector").type.list_size
+        self._vectors: NDArray[np.float16] | NDArray[np.float32] = np.empty((size, dimensions), np.float16)
+        read = np.empty(size, np.uint64)
+        names: list[pa.Array] = []
+        done = 0
         query = table.search().with_row_id(True).select(["chunk_id", "vector"]).limit(max(size, 1))
-        numbers, names, vectors = [], [], []
         for batch in query.to_batches(_READ_ROWS):
-            numbers.append(batch["_rowid"].to_numpy())
+            rows = slice(done, done := done + batch.num_rows)
+            read[rows] = batch["_rowid"].to_numpy()
             names.append(batch["chunk_id"])
-            vectors.append(_least(batch["vector"].flatten().to_numpy().reshape(batch.num_rows, -1)))
-        read = np.concatenate(numbers) if numbers else np.empty(0, np.uint64)
-        order = np.argsort(read)
-        self._numbers = read[order]
-        self._names: pa.Array = pa.concat_arrays(names).take(order) if names else pa.array([], pa.string())
-        self._vectors = np.concatenate(vectors) if vectors else np.empty((0, 1), np.float16)
-        self._order = order  # the vectors stay where they were read to: there is no room for them twice
+            vectors = batch["vector"].flatten().to_numpy().reshape(batch.num_rows, -1)
+            self._vectors[rows] = vectors
+            if self._vectors.dtype == np.float16 and not np.array_equal(self._vectors[rows], vectors):
+                before, self._vectors = self._vectors, np.empty(self._vectors.shape, np.float32)
+                self._vectors[: rows.start] = before[: rows.start]
+                self._vectors[rows] = vectors
+        self._order = np.argsort(read)  # the vectors stay where they were read to: there is no room for them twice
+        self._numbers = read[self._order]
+        self._names: pa.Array = pa.concat_arrays(names).take(self._order) if names else pa.array([], pa.string())
         self._named = Named(self._names.to_pylist(), np.arange(len(read), dtype=np.uint64))
 
     def at(self, numbers: NDArray[np.uint64]) -> Places:
@@ -97,9 +104,3 @@ class Vectors:
         rows = self._vectors[self._order[places]].astype(np.float32, copy=False)
         cosines: NDArray[np.float32] = rows @ vector / np.maximum(np.linalg.norm(rows, axis=1), np.float32(1e-12))
         return cosines
-
-
-def _least(vectors: NDArray[np.float32]) -> NDArray[np.float16] | NDArray[np.float32]:
-    """The vectors in as little room as holds them exactly."""
-    half = vectors.astype(np.float16)
-    return half if np.array_equal(half, vectors) else vectors.copy()
