@@ -58,6 +58,16 @@ def test_vectors_are_held_exactly_in_as_little_as_holds_them(tmp_path: Path, vec
     assert held.cosines(places, vectors[0]) == pytest.approx(stored[[50, 7, 33]] @ vectors[0] / lengths, abs=1e-6)
 
 
+def test_vectors_of_which_some_need_more_room_are_all_exact(tmp_path: Path, vectors: np.ndarray) -> None:
+    vectors[:30] = vectors[:30].astype(np.float16)
+    held = Vectors(written(tmp_path, vectors))
+    for number in (6, 25, 55):
+        length = np.linalg.norm(vectors[number])
+        assert held.cosines(held.of([chunk(number)]), vectors[1])[0] == pytest.approx(
+            float(vectors[number] @ vectors[1] / length), abs=1e-6
+        )
+
+
 def test_the_nearest_of_several_questions_and_of_some_chunks(tmp_path: Path, vectors: np.ndarray) -> None:
     meaning = Meaning(written(tmp_path, vectors))
     asked = vectors[[11, 42]]
