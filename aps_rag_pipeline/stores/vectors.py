@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 _SUFFIX = ".lance"
 #: Longest `in (...)` of one deletion.
 _IDS_PER_DELETE = 5000
+#: Rows in memory while a table is written anew, a few times over.
+_REWRITTEN_ROWS = 4096
 #: A table with more fragments than this is compacted before it is released; a small one, where that takes no time and
 #: the beginnings of files weigh, in any case.
 _MANY_FRAGMENTS, _SMALL = 24, 5000
@@ -100,10 +102,13 @@ class LanceTables:
             path.unlink(missing_ok=True)
 
     def rewrite(self, name: str) -> None:
-        """Write a table anew as its next version, so that deleted rows are in no file of it."""
+        """Write a table anew as its next version, so that deleted rows are in no file of it. Rows are read as they are
+        written: the files of the version before stay until it is forgotten."""
+        import lance
+
         table = self.table(name)
-        rows, schema = table.to_arrow(), table.schema
-        self._open[name] = self._connection.create_table(name, data=rows, schema=schema, mode="overwrite")
+        rows = lance.dataset(table.uri, version=int(table.version)).scanner(batch_size=_REWRITTEN_ROWS).to_reader()
+        self._open[name] = self._connection.create_table(name, data=rows, schema=table.schema, mode="overwrite")
 
     def tags(self, name: str) -> list[str]:
         """Names of the tags of a table, sorted; also of those that cannot be read."""

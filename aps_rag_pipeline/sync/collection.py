@@ -33,6 +33,8 @@ _CLOCK_S = 0.05
 #: The catalog is written anew when more than one page in so many is free.
 _FREE_ONE_IN = 6
 _TAG = "release-"
+#: As a stage: the changeset up to which each record has but one version noted.
+_COLLECTED, _VERSIONS = "collection", "1"
 
 
 def tag_of(number: int) -> str:
@@ -59,10 +61,7 @@ def collect(workspace: Workspace, *, at_once: bool = False) -> Counter[str]:
             counts["vectors_collected"] = drop_vectors(workspace, everything=at_once)
             connection.execute("delete from attachments where rid in (select rid from records where removed = 1)")
             connection.execute("delete from ocr where sha256 not in (select sha256 from attachments)")
-            connection.execute(
-                "delete from versions where exists (select 1 from versions newer "
-                "where newer.rid = versions.rid and newer.changeset > versions.changeset)"
-            )
+            _drop_versions(catalog)
             drop_long_dead(catalog)
         passing("collect.rows.after")
         counts["blobs_collected"] = _collect_blobs(workspace, None if at_once else grace)
@@ -72,6 +71,18 @@ def collect(workspace: Workspace, *, at_once: bool = False) -> Counter[str]:
         shutil.rmtree(folder, ignore_errors=True)
     passing("collect.rmtree.after")
     return counts
+
+
+def _drop_versions(catalog: Catalog) -> None:
+    """Drop, within a transaction, the notes of versions that a newer one has replaced. After a collection each record
+    has one: only what moved since the last can have more."""
+    target = catalog.changeset()
+    catalog.connection.execute(
+        "delete from versions where rid in (select rid from records where changeset > ?) and exists (select 1 from "
+        "versions newer where newer.rid = versions.rid and newer.changeset > versions.changeset)",
+        (catalog.applied(_COLLECTED, _VERSIONS),),
+    )
+    catalog.set_applied(_COLLECTED, _VERSIONS, target)
 
 
 def _drop_drafts(home: Home) -> None:

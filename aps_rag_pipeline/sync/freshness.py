@@ -90,9 +90,11 @@ def _lags(
     """By feed, of each served version that came after a changeset: its seconds, and whether from first sight."""
     found: dict[str, list[tuple[float, bool]]] = {}
     for feed, modified, seen in catalog.connection.execute(
-        "select r.feed, r.modified_at, r.seen_at from records r where r.removed = 0 and r.access <> '[]' and exists "
+        # No version is newer than the last move of its record: so only what moved is read, by its index.
+        "select r.feed, r.modified_at, r.seen_at from records r where r.changeset > ? and r.removed = 0 "
+        "and r.access <> '[]' and exists "
         "(select 1 from versions v where v.rid = r.rid and v.changeset > ? and v.content_hash = r.content_hash)",
-        (after,),
+        (after, after),
     ):
         sighted = datetime.fromisoformat(seen)
         told = from_iso(modified) if feed in known else None
