@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from aps_rag_pipeline.audit.findings import Findings
+from aps_rag_pipeline.audit.scope import Scope
 from aps_rag_pipeline.stores.blobs import BlobStore
 from aps_rag_pipeline.stores.catalog import unpack_json
 from aps_rag_pipeline.sync.workspace import Workspace
@@ -14,10 +15,10 @@ from aps_rag_pipeline.sync.workspace import Workspace
 STORE = "blobs"
 
 
-def check_blobs(workspace: Workspace, findings: Findings, *, deep: bool) -> None:
+def check_blobs(workspace: Workspace, scope: Scope, findings: Findings, *, deep: bool) -> None:
     """Blobs that a live record shows, or that a live feed need not fetch again, against the blob store."""
     blobs, last, problem = workspace.home.blobs, "", ""
-    for sha256, key, feed, unit in _wanted(workspace):
+    for sha256, key, feed, unit in _wanted(workspace, scope):
         if sha256 != last:
             findings.checked["blobs"] += 1
             problem = _problem(blobs, sha256, deep)
@@ -30,14 +31,16 @@ def check_blobs(workspace: Workspace, findings: Findings, *, deep: bool) -> None
                 findings.damage.blobs.add(sha256)
 
 
-def _wanted(workspace: Workspace) -> Iterator[tuple[str, str, str, str]]:
-    """(sha256, citation key, feed, unit) of every attachment."""
+def _wanted(workspace: Workspace, scope: Scope) -> Iterator[tuple[str, str, str, str]]:
+    """(sha256, citation key, feed, unit) of every attachment in scope."""
     catalog = workspace.catalog
     for row in catalog.connection.execute(
         "select a.sha256, r.key, r.feed, r.unit from attachments a join records r on r.rid = a.rid "
-        "where r.removed = 0 order by a.sha256, r.key"
+        f"where r.removed = 0 and a.{scope.of_these} order by a.sha256, r.key"
     ):
         yield tuple(row)
+    if not scope.whole:
+        return
     for row in catalog.rows("select feed, cursor from feeds"):
         for unit, files in kept_files(unpack_json(row["cursor"])).items():
             known = {r[0] for r in _attached(workspace, row["feed"], unit)}

@@ -10,7 +10,8 @@ import msgspec
 import zstandard
 
 from aps_rag_pipeline.audit.findings import Findings
-from aps_rag_pipeline.audit.spans import Span, spans
+from aps_rag_pipeline.audit.scope import Scope
+from aps_rag_pipeline.audit.spans import Span
 from aps_rag_pipeline.content.chunks import text_hash
 from aps_rag_pipeline.content.passages import Passage
 from aps_rag_pipeline.models import ModelDescription
@@ -97,11 +98,12 @@ _QUERIES: tuple[tuple[str, str], ...] = (
 )
 
 
-def check_relations(catalog: Catalog, model: ModelDescription, findings: Findings) -> None:
+def check_relations(catalog: Catalog, model: ModelDescription, scope: Scope, findings: Findings) -> None:
     """What the tables of the catalog say of each other."""
     bound = {"model": model.fingerprint, "bytes": 2 * model.dimensions}
     for kind, sql in _QUERIES:
-        for row_id, key, rid, problem in catalog.connection.execute(sql, bound):
+        scoped = sql if scope.whole else f"select * from ({sql}) where {scope.of_these}"
+        for row_id, key, rid, problem in catalog.connection.execute(scoped, bound):
             findings.add(kind, STORE, row_id, problem, key or "")
             (findings.damage.strangers if key is None else findings.damage.records).add(rid)
             if kind == "wrong_vector":
@@ -109,17 +111,12 @@ def check_relations(catalog: Catalog, model: ModelDescription, findings: Finding
                 findings.damage.vectors.add(found)
 
 
-def check_content(catalog: Catalog, findings: Findings) -> Iterator[Span]:
+def check_content(catalog: Catalog, scope: Scope, findings: Findings) -> Iterator[Span[int]]:
     """Records, passages and chunks against their hashes; gives each stretch when it has been looked at."""
-    for span in spans(record_numbers(catalog)):
-        _check_records(catalog, span.rids, findings)
-        _check_texts(catalog, span.rids, findings)
+    for span in scope.records():
+        _check_records(catalog, span.ids, findings)
+        _check_texts(catalog, span.ids, findings)
         yield span
-
-
-def record_numbers(catalog: Catalog) -> Iterator[int]:
-    """Those of all records, removed ones too, ascending."""
-    return (row["rid"] for row in catalog.connection.execute("select rid from records order by rid"))
 
 
 def _check_records(catalog: Catalog, rids: Sequence[int], findings: Findings) -> None:

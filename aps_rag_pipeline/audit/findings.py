@@ -130,9 +130,10 @@ class Damage:
 
 
 class Findings:
-    """Collects what is wrong."""
+    """Collects what is wrong. `whole` says whether everything was looked at, or only what had moved."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, whole: bool = True) -> None:
+        self.whole = whole
         self.counts: Counter[str] = Counter()
         self.listed: list[Finding] = []
         self.notices: list[str] = []

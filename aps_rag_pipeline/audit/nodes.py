@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,7 +11,8 @@ from aps_rag_pipeline.audit.catalog import STORE
 from aps_rag_pipeline.audit.comparing import differences
 from aps_rag_pipeline.audit.findings import Findings
 from aps_rag_pipeline.audit.rows import Sides
-from aps_rag_pipeline.audit.spans import SPAN, bounds
+from aps_rag_pipeline.audit.scope import Scope
+from aps_rag_pipeline.audit.spans import Span
 from aps_rag_pipeline.stores.catalog import Catalog, marks
 from aps_rag_pipeline.stores.tables import NODES, SCHEMAS
 from aps_rag_pipeline.sync import rows
@@ -21,14 +22,15 @@ _COLUMNS = ("type", "name", "key", "access")
 _Settled = Mapping[str, tuple[str, str, str | None, str]]
 
 
-def check_nodes(catalog: Catalog, sides: Sides, findings: Findings) -> None:
-    """Both directions, labels included, a page of ids at a time."""
+def check_nodes(catalog: Catalog, sides: Sides, scope: Scope, findings: Findings) -> None:
+    """Both directions, labels included, a stretch of ids at a time."""
     # The labels of records that do not agree with themselves say nothing about the nodes that they mention.
     doubtful = _mentioned(catalog, findings.damage.unread)
-    for after, upto, ids in _pages(catalog):
-        wanted = {node_id: node for node_id, node in settled_nodes(catalog, ids).items() if node_id not in doubtful}
-        _compare_catalog(catalog, wanted, doubtful, after, upto, findings)
-        for label, found in sides.rows(NODES, bounds("node_id", after, upto), SCHEMAS[NODES].names, findings):
+    for span in scope.nodes():
+        settled = settled_nodes(catalog, list(span.ids))
+        wanted = {node_id: node for node_id, node in settled.items() if node_id not in doubtful}
+        _compare_catalog(catalog, wanted, doubtful, span, findings)
+        for label, found in sides.rows(NODES, span.condition, SCHEMAS[NODES].names, findings):
             found = found.filter(pc.invert(pc.is_in(found["node_id"], pa.array(sorted(doubtful), pa.string()))))
             for difference in differences(_table(wanted), found, "node_id"):
                 findings.add(difference.kind, label, difference.id, difference.problem, difference.key)
@@ -54,13 +56,11 @@ def _mentioned(catalog: Catalog, rids: set[int]) -> set[str]:
 
 
 def _compare_catalog(
-    catalog: Catalog, wanted: _Settled, doubtful: set[str], after: str | None, upto: str | None, findings: Findings
+    catalog: Catalog, wanted: _Settled, doubtful: set[str], span: Span[str], findings: Findings
 ) -> None:
     there = {
         row["node_id"]: tuple(row[name] for name in _COLUMNS)
-        for row in catalog.connection.execute(
-            f"select * from nodes where removed = 0 and {bounds('node_id', after, upto)}"
-        )
+        for row in catalog.connection.execute(f"select * from nodes where removed = 0 and {span.condition}")
     }
     findings.checked["nodes"] += len(there)
     for node_id in sorted((wanted.keys() | there.keys()) - doubtful):
@@ -77,22 +77,6 @@ def _compare_catalog(
             said = ", ".join(name for name, a, b in pairs if a != b)
             findings.add("wrong_node", STORE, node_id, f"differs in {said} from what its mentions make it", key)
         findings.damage.nodes.add(node_id)
-
-
-def _pages(catalog: Catalog) -> Iterator[tuple[str | None, str | None, list[str]]]:
-    """Ids of mentioned nodes in stretches; the first and the last are open."""
-    after: str | None = None
-    while True:
-        found = catalog.rows(
-            f"select distinct node_id from mentions where {bounds('node_id', after, None)} order by node_id limit ?",
-            (SPAN,),
-        )
-        ids = [row["node_id"] for row in found]
-        if len(ids) < SPAN:
-            yield after, None, ids
-            return
-        yield after, ids[-1], ids
-        after = ids[-1]
 
 
 def _table(settled: _Settled) -> pa.Table:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from aps_rag_pipeline.audit.catalog import record_numbers
 from aps_rag_pipeline.audit.comparing import Difference, differences, without
 from aps_rag_pipeline.audit.findings import Findings
-from aps_rag_pipeline.audit.spans import Span, select, spans
+from aps_rag_pipeline.audit.scope import Scope
+from aps_rag_pipeline.audit.spans import Span, select
 from aps_rag_pipeline.audit.unreadable import note_damage
 from aps_rag_pipeline.knowledge import identifiers
 from aps_rag_pipeline.models import ModelDescription
@@ -62,7 +62,7 @@ class Sides:
 
 
 class RowAudit:
-    """Walks the catalog once and compares everything with it."""
+    """Walks the records in scope once and compares everything with them. `deep` as for the whole audit."""
 
     def __init__(
         self, catalog: Catalog, model: ModelDescription, sides: Sides, findings: Findings, *, deep: bool
@@ -71,21 +71,21 @@ class RowAudit:
         self._deep = deep
         self._find: Callable[[str], list[str]] = identifiers.find if deep else _not_looked_for
 
-    def run(self) -> Iterator[Span]:
+    def run(self, scope: Scope) -> Iterator[Span[int]]:
         """Compare stretch by stretch; gives each when it has been looked at."""
-        for span in spans(record_numbers(self._catalog)):
+        for span in scope.records():
             self._compare(span)
             yield span
 
-    def _compare(self, span: Span) -> None:
+    def _compare(self, span: Span[int]) -> None:
         damage = self._findings.damage
         # What the catalog says of these is wrong in itself: their rows are written anew whatever they are.
-        doubtful = (damage.records | damage.unread).intersection(span.rids)
-        live = {rid: row for rid, row in rows.served(self._catalog, span.rids).items() if rid not in doubtful}
+        doubtful = (damage.records | damage.unread).intersection(span.ids)
+        live = {rid: row for rid, row in rows.served(self._catalog, span.ids).items() if rid not in doubtful}
         for name, wanted in self._wanted(live):
             for label, found in self._sides.rows(name, span.condition, wanted.schema.names, self._findings):
                 for difference in differences(wanted, without(found, doubtful), _IDS.get(name, "chunk_id")):
-                    self._note(label, name, difference, span.rids)
+                    self._note(label, name, difference, span.ids)
         if self._sides.indexes:
             self._compare_documents(span, live, doubtful)
 
@@ -97,17 +97,17 @@ class RowAudit:
         yield CHUNKS, pa.Table.from_batches(list(batches), chunks_schema(model.dimensions))
         yield EDGES, _table(rows.batch(list(edge_rows(catalog, list(records))), SCHEMAS[EDGES]), SCHEMAS[EDGES])
 
-    def _compare_documents(self, span: Span, live: dict[int, Any], doubtful: set[int]) -> None:
+    def _compare_documents(self, span: Span[int], live: dict[int, Any], doubtful: set[int]) -> None:
         size = None if self._deep else sparse.SEAL_BYTES
         wanted = {
             each.chunk_id: (each.rid, each.seal if self._deep else sparse.seal_without_mentions(each))
             for each in documents(self._catalog, live, self._find)
         }
         for label, index in self._sides.indexes:
-            found = [d for d in sparse.stored_documents(index, span.after, span.upto) if d.rid not in doubtful]
+            found = [document for document in stored_in(index, span) if document.rid not in doubtful]
             self._findings.checked[label] += len(found)
             for difference in document_differences(wanted, found, size):
-                self._note(label, BM25, difference, span.rids)
+                self._note(label, BM25, difference, span.ids)
 
     def _note(self, label: str, store: str, difference: Difference, known: Sequence[int]) -> None:
         key = difference.key or difference.id.rpartition("#")[0]
@@ -119,6 +119,30 @@ class RowAudit:
         if store == EDGES:
             damage.edges.add(difference.id)
         (damage.records if difference.rid in known else damage.strangers).add(difference.rid)
+
+
+def stored_in(index: Any, span: Span[int]) -> list[sparse.StoredDocument]:
+    """The BM25 documents of a stretch of records."""
+    if span.alone:
+        return sparse.documents_of(index, span.ids)
+    return sparse.stored_documents(index, span.after, span.upto)
+
+
+def check_sizes(catalog: Catalog, sides: Sides, findings: Findings) -> None:
+    """Whether every side has as many rows as the catalog: of what is out of scope no more is looked at."""
+    served = "removed = 0 and access <> '[]'"
+    wanted = {
+        RECORDS: catalog.value(f"select count(*) from records where {served}"),
+        PASSAGES: catalog.value("select count(*) from passages"),
+        CHUNKS: catalog.value("select count(*) from chunks"),
+        NODES: catalog.value("select count(*) from nodes where removed = 0"),
+        EDGES: catalog.value("select count(*) from edges where removed = 0"),
+    }
+    counted = [(name, label, table.count_rows()) for name in wanted for label, table in sides.tables.get(name, ())]
+    counted += [(CHUNKS, label, int(index.searcher().num_docs)) for label, index in sides.indexes]
+    for name, label, found in counted:
+        if found != wanted[name]:
+            findings.add("wrong_count", label, name, f"has {found} {name}, the catalog {wanted[name]}")
 
 
 def document_differences(

@@ -20,7 +20,8 @@ from aps_rag_pipeline.audit.releases import (
     released_sides,
     store_of,
 )
-from aps_rag_pipeline.audit.rows import RowAudit, Sides, working_sides
+from aps_rag_pipeline.audit.rows import RowAudit, Sides, check_sizes, working_sides
+from aps_rag_pipeline.audit.scope import Scope
 from aps_rag_pipeline.audit.spans import SPAN
 from aps_rag_pipeline.audit.stages import check_released, check_stages
 from aps_rag_pipeline.audit.unreadable import check_tables
@@ -34,16 +35,29 @@ from aps_rag_pipeline.sync.model import ConfiguredModel
 from aps_rag_pipeline.sync.workspace import Workspace
 
 
-def audit(workspace: Workspace, model: ConfiguredModel, *, deep: bool = False, projection: bool = True) -> Findings:
+def audit(
+    workspace: Workspace,
+    model: ConfiguredModel,
+    *,
+    deep: bool = False,
+    projection: bool = True,
+    since: int | None = None,
+) -> Findings:
     """Compare everything a home holds with everything else it holds. Needs the writer lock; changes nothing.
 
     Args:
         deep: cut every record anew, read every attachment, and find the identifiers of every chunk again.
         projection: look at the projection on the Bolt server, where there is one.
+        since: a changeset whose release was proved under the same program and settings. Of rows that have not moved
+            since only the numbers are compared, and marts are not computed anew. Where anything is wrong, everything is
+            looked at after all.
     """
-    findings = Findings()
+    findings = Findings(whole=since is None)
     try:
-        if _look(workspace, model, findings, deep) and projection:
+        current = _look(workspace, model, findings, deep, Scope(workspace.catalog, since))
+        if since is not None and findings.counts:
+            return audit(workspace, model, deep=deep, projection=projection)
+        if current and projection:
             check_projection(workspace, findings)
     except sqlite3.OperationalError:
         raise  # locked, or no disk: nothing is known of what the file holds
@@ -53,7 +67,7 @@ def audit(workspace: Workspace, model: ConfiguredModel, *, deep: bool = False, p
     return findings
 
 
-def _look(workspace: Workspace, model: ConfiguredModel, findings: Findings, deep: bool) -> bool:
+def _look(workspace: Workspace, model: ConfiguredModel, findings: Findings, deep: bool, scope: Scope) -> bool:
     """Everything but the projection; gives whether every stage stands at the newest changeset."""
     catalog, home = workspace.catalog, workspace.home
     tables = LanceTables(home)
@@ -72,7 +86,7 @@ def _look(workspace: Workspace, model: ConfiguredModel, findings: Findings, deep
     serves = newest if newest is not None and whole[newest.number] else None
     if current:
         same = serves if released else None
-        _compare_working(workspace, model, tables, same, findings, deep)
+        _compare_working(workspace, model, tables, same, findings, deep, scope)
     if serves is not None:
         check_counts(home, serves, findings)
         if released:
@@ -89,23 +103,27 @@ def _compare_working(
     newest: Manifest | None,
     findings: Findings,
     deep: bool,
+    scope: Scope,
 ) -> None:
     """The working state, and a release of the same changeset, against the catalog."""
     catalog, home = workspace.catalog, workspace.home
-    check_relations(catalog, model.description, findings)
-    check_blobs(workspace, findings, deep=deep)
+    check_relations(catalog, model.description, scope, findings)
+    check_blobs(workspace, scope, findings, deep=deep)
     sides: Sides = working_sides(tables, home.tantivy, model.description, findings)
     if newest is not None:
         released_sides(home, tables, newest, sides)
-    total = -(-int(catalog.value("select count(*) from records")) // SPAN)
-    for _ in workspace.progress.track(check_content(catalog, findings), "reading the catalog", total):
+    total = -(-scope.size() // SPAN)
+    for _ in workspace.progress.track(check_content(catalog, scope, findings), "reading the catalog", total):
         pass
     if deep:
         check_cut(workspace, model, findings)
-    walk = RowAudit(catalog, model.description, sides, findings, deep=deep).run()
+    walk = RowAudit(catalog, model.description, sides, findings, deep=deep).run(scope)
     for _ in workspace.progress.track(walk, "comparing the indexes", total):
         pass
-    check_nodes(catalog, sides, findings)
+    check_nodes(catalog, sides, scope, findings)
+    if not scope.whole:
+        check_sizes(catalog, sides, findings)
+        return
     if findings.damage.records or findings.damage.strangers or not {RECORDS, EDGES} <= sides.tables.keys():
         findings.notices.append("the marts were not looked at, since what they are made of is wrong")
     else:

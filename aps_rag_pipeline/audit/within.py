@@ -13,7 +13,7 @@ from aps_rag_pipeline.audit.comparing import Difference
 from aps_rag_pipeline.audit.findings import Findings
 from aps_rag_pipeline.audit.marts import check_marts
 from aps_rag_pipeline.audit.releases import Pinned, store_of
-from aps_rag_pipeline.audit.rows import CHUNKS, document_differences
+from aps_rag_pipeline.audit.rows import CHUNKS, document_differences, stored_in
 from aps_rag_pipeline.audit.spans import Span, select, spans
 from aps_rag_pipeline.audit.unreadable import name_of, note_damage
 from aps_rag_pipeline.records import former_ids
@@ -55,7 +55,7 @@ class ReleaseAudit:
     def _run(self) -> None:
         rids = select(self._tables[RECORDS], "true", ["rid"])["rid"].combine_chunks().sort()
         nodes = select(self._tables[NODES], "true", ["node_id"])["node_id"].combine_chunks()
-        for span in spans(rid.as_py() for rid in rids):
+        for span in spans("rid", (rid.as_py() for rid in rids)):
             self._compare(span, nodes)
         label = store_of(self._manifest.number, "marts")
         folder = folder_of(self._home, self._manifest.number) / "marts"
@@ -64,7 +64,7 @@ class ReleaseAudit:
     def _read(self, name: str) -> pa.Table:
         return select(self._tables[name], "true", self._tables[name].schema.names)
 
-    def _compare(self, span: Span, nodes: pa.Array) -> None:
+    def _compare(self, span: Span[int], nodes: pa.Array) -> None:
         columns = [*_ORIGIN, "id", "created_at", "fields"]
         rows = select(self._tables[RECORDS], span.condition, columns).to_pylist()
         records = {row["rid"]: row for row in rows}
@@ -82,7 +82,7 @@ class ReleaseAudit:
         self._compare_documents(span, records, chunks)
 
     def _derived(
-        self, name: str, span: Span, records: _Records, columns: Sequence[str], id_column: str
+        self, name: str, span: Span[int], records: _Records, columns: Sequence[str], id_column: str
     ) -> list[dict[str, Any]]:
         """Rows of a table, each held against its record."""
         rows: list[dict[str, Any]] = select(self._tables[name], span.condition, [*_ORIGIN, *columns]).to_pylist()
@@ -108,13 +108,13 @@ class ReleaseAudit:
                 problem = f"its passage {row['passage_id']} is not in the release"
                 self._add("surplus_row", name, row[id_column], problem, row["key"])
 
-    def _compare_documents(self, span: Span, records: _Records, chunks: Sequence[dict[str, Any]]) -> None:
+    def _compare_documents(self, span: Span[int], records: _Records, chunks: Sequence[dict[str, Any]]) -> None:
         wanted = {
             row["chunk_id"]: (row["rid"], sparse.seal_without_mentions(_document(row, records[row["rid"]])))
             for row in chunks
             if row["rid"] in records
         }
-        found = sparse.stored_documents(self._index, span.after, span.upto)
+        found = stored_in(self._index, span)
         self._findings.checked[store_of(self._manifest.number, "bm25")] += len(found)
         for difference in document_differences(wanted, found, self._size):
             self._note("bm25", difference)

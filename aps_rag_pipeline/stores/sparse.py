@@ -123,6 +123,15 @@ def stored_documents(index: tantivy.Index, after: int | None, upto: int | None) 
     else:
         integer = tantivy.FieldType.Integer
         query = tantivy.Query.range_query(index.schema, "rid", integer, after, upto, include_lower=after is None)
+    return _stored(index, query)
+
+
+def documents_of(index: tantivy.Index, rids: Sequence[int]) -> list[StoredDocument]:
+    """The documents of these records."""
+    return _stored(index, tantivy.Query.term_set_query(index.schema, "rid", list(rids)))
+
+
+def _stored(index: tantivy.Index, query: tantivy.Query) -> list[StoredDocument]:
     searcher = index.searcher()
     found = []
     for _, address in searcher.search(query, limit=max(searcher.num_docs, 1), count=False).hits:
