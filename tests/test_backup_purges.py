@@ -42,6 +42,21 @@ def test_what_was_purged_since_stays_out(facility: Facility, tmp_path: Path) -> 
     assert "BELY:2" not in facility.live()
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_the_command_carries_several_purges_over(facility: Facility, tmp_path: Path, named: bool) -> None:
+    facility.sync()
+    back_up(facility.home, tmp_path / "backup")
+    for n in (2, 3):
+        with facility.workspace() as workspace:
+            purge(workspace, f"BELY:{n}")
+    place = ("--home", str(facility.home.root)) if named else ("-c", str(facility.config_path))
+    done = aps_rag("restore", str(tmp_path / "backup"), "--force", *place, cwd=facility.root)
+    assert done.returncode == 0, done.stderr
+    assert "BELY:2, BELY:3" in done.stderr
+    assert ("nothing is served" in done.stderr) == named
+    assert releases.numbers(facility.home) == ([] if named else [1])
+
+
 def test_no_release_with_what_was_purged_since_is_served_after_a_restore(facility: Facility, tmp_path: Path) -> None:
     for n in (2, 3):
         facility.log["shift-1"][n] = f"Entry {n}: the passphrase is wintergreen"

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from aps_rag_pipeline.cli.common import ConfigOption, JsonOption, fail, load_settings, print_json
+from aps_rag_pipeline.cli.common import ConfigOption, JsonOption, load_settings, print_json
 
 if TYPE_CHECKING:
     from aps_rag_pipeline.settings import Settings
-    from aps_rag_pipeline.sync.backup import Contents, Restored
+    from aps_rag_pipeline.sync.backup import Contents
 
 
 def backup(
@@ -67,8 +67,8 @@ def restore(
     began = time.monotonic()
     wait = 60.0 if settings is None else settings.limits.lock_timeout_s
     done = put_back(folder, Home(place.absolute()), force=force, timeout_s=wait)
-    if settings is not None:
-        _purge_again(settings, done)
+    if settings is not None and done.purged:
+        _release_without_them(settings)
     seconds = time.monotonic() - began
     if as_json:
         print_json(
@@ -83,20 +83,20 @@ def restore(
         made = done.contents.made_at.isoformat(timespec="seconds")
         typer.echo(f"restored {place} from {folder}, made {made}: {_told(done.contents)}; {seconds:.1f} s")
         typer.echo("`aps-rag sync` brings what has moved since")
-    if done.purged and settings is None:
-        keys = ", ".join(done.purged)
-        raise fail(f"purged since this backup and in it again: {keys}; run `aps-rag purge KEY` for each now")
+    if done.purged:
+        typer.echo(f"purged since this backup, and so from it too: {', '.join(done.purged)}", err=True)
+        if settings is None:
+            typer.echo("nothing is served before the next `aps-rag sync`, which removes their traces", err=True)
 
 
-def _purge_again(settings: Settings, done: Restored) -> None:
-    """What was purged from the home that was replaced must not come back with an older state of it."""
-    from aps_rag_pipeline.sync.pipeline import open_workspace
-    from aps_rag_pipeline.sync.purge import purge
+def _release_without_them(settings: Settings) -> None:
+    """Remove the traces of what was purged from the home that was replaced, and publish."""
+    from aps_rag_pipeline.stores.lock import WriterLock
+    from aps_rag_pipeline.sync.pipeline import complete, open_workspace
 
-    for key in done.purged:
-        with open_workspace(settings) as workspace:
-            purge(workspace, key)
-        typer.echo(f"{key} had been purged since this backup and was purged from it again", err=True)
+    wait = settings.limits.lock_timeout_s
+    with open_workspace(settings) as workspace, WriterLock(workspace.home, wait, "restore"):
+        complete(workspace)
 
 
 def _summary(contents: Contents) -> dict[str, object]:
