@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from aps_rag_pipeline.stores.vectors import LanceTables
+from aps_rag_pipeline.sync import preparation
 from tests.damaged_home import new_facility
 from tests.small_facility import Facility
 
@@ -61,6 +62,25 @@ def test_versions_that_were_replaced_go_with_each_collection(facility: Facility)
         rows = workspace.catalog.rows("select rid, count(*) as n from versions group by rid having n > 1")
         assert [row["rid"] for row in rows] == []
         assert workspace.catalog.value("select count(*) from versions") == 75
+
+
+def test_vectors_are_looked_through_when_enough_records_have_moved(
+    facility: Facility, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preparation, "_SMALL", 0)
+
+    def vectors_after(entries: int, said: str) -> int:
+        for number in range(entries):
+            facility.log["shift-1"][100 + number] = f"Entry {number}: {said}"
+        facility.write().sync()
+        with facility.workspace() as workspace:
+            return int(workspace.catalog.value("select count(*) from embeddings"))
+
+    assert vectors_after(1, "recovered") == 75  # the first look
+    assert vectors_after(1, "tripped again") == 76  # that of the text before stays for now
+    assert vectors_after(1, "tripped a third time") == 77
+    assert vectors_after(10, "recovered once more") == 75
+    assert vectors_after(1, "quiet") == 76
 
 
 def test_a_table_is_written_anew_without_being_held_in_memory(

@@ -11,7 +11,7 @@ import msgspec
 from aps_rag_pipeline import clock
 from aps_rag_pipeline.settings import Settings
 from aps_rag_pipeline.stores import releases
-from aps_rag_pipeline.stores.catalog import Catalog, marks
+from aps_rag_pipeline.stores.catalog import Catalog
 from aps_rag_pipeline.stores.home import Home
 from aps_rag_pipeline.sync import state
 from aps_rag_pipeline.sync.model import ConfiguredModel, configured_model
@@ -21,6 +21,12 @@ from aps_rag_pipeline.sync.workspace import Workspace
 
 #: A preparation that nobody has gone on with for so long is given up, and its vectors are collected.
 _LAPSES_AFTER = timedelta(days=14)
+
+#: The vectors of the model in use are looked through when more than one record in so many has moved since, and in a
+#: small catalog always.
+_MOVED_ONE_IN, _SMALL = 16, 5000
+#: As a stage: the changeset at which they last were.
+_SWEPT, _SWEPT_VERSION = "vectors", "1"
 
 
 class Cut(msgspec.Struct, frozen=True):
@@ -85,9 +91,10 @@ def end_preparation(home: Home) -> None:
 def drop_vectors(workspace: Workspace, *, everything: bool = False) -> int:
     """Drop, within a transaction, the vectors that nobody needs, and give how many went: all those of models that
     neither the settings nor a kept release nor a preparation uses, and those of the model in use whose texts are no
-    chunks any more. While another release is kept its model's vectors are, so that the way back is short.
+    chunks any more; these once enough records have moved, since every vector is looked at. While another release is
+    kept its model's vectors are, so that the way back is short.
 
-    `everything` leaves only those of present chunks: a purged text may be among the others.
+    `everything` leaves only those of present chunks, at once: a purged text may be among the others.
     """
     home, catalog = workspace.home, workspace.catalog
     present = configured_model(workspace.settings, home).description.fingerprint
@@ -101,12 +108,36 @@ def drop_vectors(workspace: Workspace, *, everything: bool = False) -> int:
         kept |= {preparation.fingerprint} if preparation is not None else set()
     # Another chunking is prepared by the model in use: its texts are no chunks yet.
     spared = preparation is not None and preparation.fingerprint == present and not everything
-    dropped = catalog.connection.execute(
-        f"delete from embeddings where model not in ({marks(kept)}) or (model = ? and "
-        "not exists (select 1 from chunks c where c.hash = embeddings.hash))",
-        (*kept, "" if spared else present),
+    execute = catalog.connection.execute
+    dropped = sum(
+        execute("delete from embeddings where model = ?", (model,)).rowcount for model in _models(catalog) - kept
     )
-    return dropped.rowcount
+    if not spared and (everything or _many_moved(catalog)):
+        dropped += execute(
+            "delete from embeddings where model = ? and not exists (select 1 from chunks c where c.hash = "
+            "embeddings.hash)",
+            (present,),
+        ).rowcount
+        catalog.set_applied(_SWEPT, _SWEPT_VERSION, catalog.changeset())
+    return dropped
+
+
+def _models(catalog: Catalog) -> set[str]:
+    """Fingerprints of the models that there are vectors of, a look into the index for each."""
+    rows = catalog.rows(
+        "with recursive known (model) as (select min(model) from embeddings union all select "
+        "(select min(e.model) from embeddings e where e.model > known.model) from known where known.model is not null) "
+        "select model from known where model is not null"
+    )
+    return {row["model"] for row in rows}
+
+
+def _many_moved(catalog: Catalog) -> bool:
+    """Whether so many records have moved since vectors were last looked through that it is worth it."""
+    records = int(catalog.value("select coalesce(max(rid), 0) from records"))
+    since = catalog.applied(_SWEPT, _SWEPT_VERSION)
+    moved = int(catalog.value("select count(*) from records where changeset > ?", (since,)))
+    return records < _SMALL or moved * _MOVED_ONE_IN > records
 
 
 def _path(home: Home) -> Path:
