@@ -111,6 +111,7 @@ def measure(home: Path, texts: Sequence[str]) -> dict[str, Any]:
             if case == "narrow label":  # no reader is without `public`: for recall alone
                 continue
             with Corpus.open(home, groups) as corpus:
+                corpus.warm()
                 since = filters_of(case, newest).since
                 for several in (False, True):
                     name = f"{case}, {'five variants' if several else 'one variant'}"

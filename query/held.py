@@ -1,4 +1,7 @@
-"""What of a release is held in memory, so that a question need not look it up: vectors of chunks, and rows by name."""
+"""What of a release can be held in memory, so that a question need not look it up: vectors of chunks, and rows by name.
+
+To read it takes longer than a few questions do without: a process that asks once never holds anything.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from aps_rag_pipeline.stores.tables import sql_list
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,16 +44,26 @@ class Shelved:
     def __init__(self, table: Table, column: str) -> None:
         self._table = table
         self._column = column
-        found = table.search().with_row_id(True).select([column]).limit(max(table.count_rows(), 1)).to_arrow()
-        self._named = Named(found[column].to_pylist(), found["_rowid"].to_numpy())
+        self._named: Named | None = None
+
+    def hold(self) -> None:
+        """Keep in mind which row has which name."""
+        size = max(self._table.count_rows(), 1)
+        found = self._table.search().with_row_id(True).select([self._column]).limit(size).to_arrow()
+        self._named = Named(found[self._column].to_pylist(), found["_rowid"].to_numpy())
 
     def read(self, names: Sequence[str], columns: list[str]) -> list[dict[str, Any]]:
         """The rows with these names, in no order; `columns` must have the name's own."""
-        rows = self._named.rows(names)
-        if not rows:
-            return []
         wanted = set(names)
-        found: list[dict[str, Any]] = self._table.take_row_ids(rows).select(columns).to_arrow().to_pylist()
+        if not wanted:
+            return []
+        if self._named is None:
+            query: Any = self._table.search().where(f"{self._column} in ({sql_list(wanted)})").limit(len(wanted))
+        elif rows := self._named.rows(names):
+            query = self._table.take_row_ids(rows)
+        else:
+            return []
+        found: list[dict[str, Any]] = query.select(columns).to_arrow().to_pylist()
         return [row for row in found if row[self._column] in wanted]
 
 

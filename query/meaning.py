@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from aps_rag_pipeline.stores.indexing import partitions
+from aps_rag_pipeline.stores.tables import sql_list
 from query.filters import Filters
 from query.found import Found, source_of
 from query.held import Vectors
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from lancedb.table import Table
     from numpy.typing import NDArray
 
@@ -28,8 +30,8 @@ _SHARE = 0.4
 _FEWEST = 40
 #: Where a filter of labels leaves less than this part of the rows, or any other filter narrows, all of it is searched.
 _MOST_ROWS = 0.3
-#: The index knows a byte a dimension: of at least so many that it finds near, the vectors held are compared. To have
-#: them read from the table for it would take twice as long as all the rest.
+#: The index knows a byte a dimension: of at least so many that it finds near, the whole vectors are compared. To have
+#: them read from the table for it takes twice as long as all the rest.
 _COMPARED = 200
 
 
@@ -41,22 +43,34 @@ class Meaning:
         self._size = table.count_rows()
         self._partitions = partitions(table)
         self._rows = lru_cache(maxsize=512)(table.count_rows)
+        self._held: Vectors | None = None
+
+    def hold(self) -> None:
+        """Keep all vectors in memory, so that those found near need not be read."""
+        self._held = Vectors(self._table)
 
     def near(self, vectors: NDArray[np.float32], filters: Filters, limit: int) -> list[list[Found]]:
         """The `limit` chunks closest to each of several vectors of length 1, shape (n, dimensions), best first.
 
         The score is the cosine.
         """
-        condition = filters.narrowing()
-        query = self._search(vectors, self._probes(filters), limit)
+        condition, held = filters.narrowing(), self._held
+        query = self._search(vectors, self._probes(filters), limit, held is not None)
         rows = (query if condition is None else query.where(condition, prefilter=True)).to_arrow()
-        places = self._held.at(rows["_rowid"].to_numpy())
-        of = rows["query_index"].to_numpy() if len(vectors) > 1 else np.zeros(len(places), dtype=np.int32)
-        return [self._ranked(places[of == place], vector, limit) for place, vector in enumerate(vectors)]
+        of = rows["query_index"].to_numpy() if len(vectors) > 1 else np.zeros(rows.num_rows, dtype=np.int32)
+        if held is None:
+            return [_as_compared(rows.filter(of == place)) for place in range(len(vectors))]
+        places = held.at(rows["_rowid"].to_numpy())
+        return [_ranked(held, places[of == place], vector, limit) for place, vector in enumerate(vectors)]
 
     def among(self, vector: NDArray[np.float32], limit: int, chunk_ids: Sequence[str]) -> list[Found]:
         """The closest of certain chunks."""
-        return self._ranked(self._held.of(chunk_ids), vector, limit)
+        if self._held is not None:
+            return _ranked(self._held, self._held.of(chunk_ids), vector, limit)
+        if not chunk_ids:
+            return []
+        query = self._search(vector.reshape(1, -1), 2 * self._partitions, limit, compared=False)
+        return _as_compared(query.where(f"chunk_id in ({sql_list(chunk_ids)})", prefilter=True).to_arrow())
 
     def _probes(self, filters: Filters) -> int:
         """How many partitions to search; 0: there is no index."""
@@ -68,23 +82,28 @@ class Meaning:
         # Partitions may have been split since they were made.
         return max(_FEWEST, math.ceil(_SHARE * self._partitions)) if wide else 2 * self._partitions
 
-    @cached_property
-    def _held(self) -> Vectors:
-        return Vectors(self._table)
-
-    def _ranked(self, places: NDArray[np.intp], vector: NDArray[np.float32], limit: int) -> list[Found]:
-        if not len(places):
-            return []
-        cosines = self._held.cosines(places, vector)
-        best = np.argsort(-cosines, kind="stable")[:limit]
-        names = self._held.names(places[best])
-        return [
-            Found(chunk, source_of(chunk), cosine) for chunk, cosine in zip(names, cosines[best].tolist(), strict=True)
-        ]
-
-    def _search(self, vectors: NDArray[np.float32], probes: int, limit: int) -> Any:
+    def _search(self, vectors: NDArray[np.float32], probes: int, limit: int, compared: bool) -> Any:
+        """The nearest rows by number where vectors are `compared` afterwards, else by chunk and exact distance."""
         query: Any = self._table.search(vectors if len(vectors) > 1 else vectors[0], vector_column_name="vector")
-        query = query.distance_type("cosine").with_row_id(True).select(["_distance"])
+        query = query.distance_type("cosine").with_row_id(compared)
+        query = query.select(["_distance"] if compared else ["chunk_id", "_distance"])
+        more = max(1, math.ceil(_COMPARED / limit))
         if not probes:
             return query.bypass_vector_index().limit(limit)
-        return query.nprobes(probes).limit(limit * max(1, math.ceil(_COMPARED / limit)))
+        query = query.nprobes(probes)
+        return query.limit(limit * more) if compared else query.limit(limit).refine_factor(more)
+
+
+def _ranked(held: Vectors, places: NDArray[np.intp], vector: NDArray[np.float32], limit: int) -> list[Found]:
+    if not len(places):
+        return []
+    cosines = held.cosines(places, vector)
+    best = np.argsort(-cosines, kind="stable")[:limit]
+    names = held.names(places[best])
+    return [Found(chunk, source_of(chunk), cosine) for chunk, cosine in zip(names, cosines[best].tolist(), strict=True)]
+
+
+def _as_compared(rows: pa.Table) -> list[Found]:
+    """Hits of which the table itself has compared the vectors."""
+    named = zip(rows["chunk_id"].to_pylist(), rows["_distance"].to_pylist(), strict=True)
+    return [Found(chunk, source_of(chunk), 1.0 - distance) for chunk, distance in named]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,7 +28,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+log = logging.getLogger(__name__)
+
 _THREADS = 4
+#: Whoever asks a second question of a release will ask more.
+_HOLD_FROM = 2
 
 
 class RetiredError(Exception):
@@ -50,6 +55,7 @@ class Snapshot:
         self._retired = False
         self._closed = False
         self._lock = threading.Lock()
+        self._questions = 0
         self._encoder: Future[Encoder] | None = None
         if before is not None and before.release.manifest.model.fingerprint == self.release.manifest.model.fingerprint:
             self._encoder = before._encoder
@@ -74,6 +80,28 @@ class Snapshot:
     @cached_property
     def records(self) -> Shelved:
         return Shelved(self.release.table(RECORDS), "key")
+
+    def count_question(self) -> None:
+        """From the second question on, what makes further ones quick is read into memory, in a thread of its own."""
+        with self._lock:
+            self._questions += 1
+            if self._questions != _HOLD_FROM:
+                return
+        threading.Thread(target=self._hold_quietly, name="hold", daemon=True).start()
+
+    def hold(self) -> None:
+        """Read into memory what makes questions quick. Until it is there they look it up."""
+        for part in (self.records, self.passages, self.meaning):
+            part.hold()
+
+    def _hold_quietly(self) -> None:
+        try:
+            with self.used():
+                self.hold()
+        except RetiredError:
+            return
+        except Exception as error:  # whoever asks meets it where it stands, or can do without
+            log.warning("%s: questions look up what could not be held in memory: %s", self.release.folder, error)
 
     @cached_property
     def pool(self) -> ThreadPoolExecutor:

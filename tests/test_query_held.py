@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import lancedb
@@ -10,10 +11,14 @@ import pyarrow as pa
 import pytest
 from lancedb.table import Table
 
+from aps_rag_pipeline.stores import releases
+from aps_rag_pipeline.stores.home import Home
 from aps_rag_pipeline.stores.tables import chunks_schema
+from query import Corpus
 from query.filters import Filters
 from query.held import Named, Shelved, Vectors
 from query.meaning import Meaning
+from tests.released import Written, write_release
 
 SIZE, DIMENSIONS = 60, 16
 
@@ -68,8 +73,11 @@ def test_vectors_of_which_some_need_more_room_are_all_exact(tmp_path: Path, vect
         )
 
 
-def test_the_nearest_of_several_questions_and_of_some_chunks(tmp_path: Path, vectors: np.ndarray) -> None:
+@pytest.mark.parametrize("held", [False, True])
+def test_the_nearest_of_several_questions_and_of_some_chunks(tmp_path: Path, vectors: np.ndarray, held: bool) -> None:
     meaning = Meaning(written(tmp_path, vectors))
+    if held:
+        meaning.hold()
     asked = vectors[[11, 42]]
     for vector, hits in zip(asked, meaning.near(asked, Filters(), 6), strict=True):
         order = [number for number in np.argsort(-(vectors @ vector)) if number >= 5][:6]
@@ -81,8 +89,11 @@ def test_the_nearest_of_several_questions_and_of_some_chunks(tmp_path: Path, vec
     assert meaning.among(vectors[11], 2, []) == []
 
 
-def test_rows_are_read_by_name_without_looking_through_the_table(tmp_path: Path, vectors: np.ndarray) -> None:
+@pytest.mark.parametrize("held", [False, True])
+def test_rows_are_read_by_name(tmp_path: Path, vectors: np.ndarray, held: bool) -> None:
     shelved = Shelved(written(tmp_path, vectors), "key")
+    if held:
+        shelved.hold()
     rows = shelved.read(["BELY:44", "BELY:6", "BELY:2", "BELY:44", "WIKI:none"], ["key", "text"])
     assert sorted((row["key"], row["text"]) for row in rows) == [("BELY:44", "entry 44"), ("BELY:6", "entry 6")]
     assert shelved.read([], ["key"]) == []
@@ -106,5 +117,66 @@ def test_names_with_the_same_hash_all_come_into_question() -> None:
 def test_an_empty_table_holds_nothing(tmp_path: Path) -> None:
     table = lancedb.connect(tmp_path).create_table("chunks", schema=chunks_schema(DIMENSIONS))
     assert len(Vectors(table).of(["BELY:1#0.0"])) == 0
-    assert Shelved(table, "key").read(["BELY:1"], ["key"]) == []
-    assert Meaning(table).near(np.ones((1, DIMENSIONS), np.float32) / 4, Filters(), 5) == [[]]
+    shelved, meaning = Shelved(table, "key"), Meaning(table)
+    for part in (None, shelved, meaning):
+        if part is not None:
+            part.hold()
+        assert shelved.read(["BELY:1"], ["key"]) == []
+        assert meaning.near(np.ones((1, DIMENSIONS), np.float32) / 4, Filters(), 5) == [[]]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    texts = ("the pump tripped", "vacuum gate closed", "klystron reflected power", "beam was lost")
+    entries = [Written("bely", str(n), text, (f"Entry {n}: {text}.",)) for n, text in enumerate(texts * 3, start=1)]
+    return write_release(tmp_path, entries)
+
+
+def holding(corpus: Corpus) -> bool:
+    """Wait for what is being read, and say whether it is held."""
+    for thread in threading.enumerate():
+        if thread.name == "hold":
+            thread.join()
+    snapshot = corpus._snapshot
+    return snapshot.meaning._held is not None
+
+
+def test_a_process_that_asks_once_holds_nothing(home: Home) -> None:
+    with Corpus.open(home, None) as corpus:
+        first = corpus.search("which pump tripped?")
+        corpus.status()
+        assert not holding(corpus)
+        second = corpus.search("which pump tripped?")
+        assert holding(corpus)
+        third = corpus.search("which pump tripped?")
+        assert [hit.key for hit in first.hits] == [hit.key for hit in second.hits] == [hit.key for hit in third.hits]
+        assert [hit.score for hit in first.hits] == pytest.approx([hit.score for hit in third.hits])
+
+
+def test_a_server_can_have_everything_held_before_the_first_question(home: Home) -> None:
+    with Corpus.open(home, None) as corpus:
+        corpus.warm()
+        assert corpus._snapshot.meaning._held is not None
+        assert corpus.search("beam").hits
+
+
+def test_what_cannot_be_held_is_looked_up(
+    home: Home, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(_: Shelved) -> None:
+        raise OSError("no memory for this")
+
+    monkeypatch.setattr(Shelved, "hold", refuse)
+    with Corpus.open(home, None) as corpus:
+        for _ in range(3):
+            assert corpus.search("klystron", k=1).hits[0].title == "klystron reflected power"
+        assert not holding(corpus)
+    assert "no memory for this" in caplog.text
+
+
+def test_a_release_that_is_retired_meanwhile_is_given_back(home: Home) -> None:
+    corpus = Corpus.open(home, None)
+    snapshot = corpus._snapshot
+    corpus.close()
+    snapshot._hold_quietly()
+    assert not releases.leased(releases.folder_of(home, 1))
