@@ -63,7 +63,7 @@ def finish(workspace: Workspace) -> None:
 
 
 def _rewrite_catalog(catalog: Catalog) -> bool:
-    """Leave no free pages and an empty log; gives False when a reader needs the log, after the patience of the catalog."""
+    """Leave no free pages and an empty log; gives False when a reader still needs the log after the catalog's patience."""
     try:
         catalog.connection.execute("vacuum")
         busy, _, _ = catalog.connection.execute("pragma wal_checkpoint(truncate)").fetchone()
