@@ -63,7 +63,7 @@ def finish(workspace: Workspace) -> None:
 
 
 def _rewrite_catalog(catalog: Catalog) -> bool:
-    """Leave no free pages and an empty log; gives False when a reader still needs the log after the catalog's patience."""
+    """Leave no free pages and an empty log; gives False when a reader still needs the log after all patience."""
     try:
         catalog.connection.execute("vacuum")
         busy, _, _ = catalog.connection.execute("pragma wal_checkpoint(truncate)").fetchone()
