@@ -464,6 +464,13 @@ def test_the_address_of_an_appliance_is_one_of_the_web(reader: Reader, address: 
         reader.sync()
 
 
+def test_the_address_of_retrieval_is_one_of_the_web(reader: Reader) -> None:
+    reader.settings["options"] = {"retrieval_url": "archiver:17668/retrieval"}
+    with pytest.raises(FeedError, match=r"options\.retrieval_url: .*http"):
+        reader.sync()
+    assert reader.server.requests == []
+
+
 # the reports of what was added and modified
 
 

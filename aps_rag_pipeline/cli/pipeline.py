@@ -121,6 +121,7 @@ def purge(
 ) -> None:
     """Remove a record from every store and every old release at once, and keep it out from now on."""
     from aps_rag_pipeline.progress import terminal_progress
+    from aps_rag_pipeline.sync import scrub
     from aps_rag_pipeline.sync.pipeline import open_workspace
     from aps_rag_pipeline.sync.purge import UnknownKeyError
     from aps_rag_pipeline.sync.purge import purge as purge_record
@@ -133,4 +134,10 @@ def purge(
             gone = purge_record(workspace, key)
         except UnknownKeyError as error:
             raise fail(str(error), EXIT_NOT_FOUND) from error
+        if scrub.wanted(workspace.catalog):
+            raise fail(
+                f"{key}: is served no more, but another process reads the catalog, whose log still holds its text; run "
+                "`aps-rag sync` when that has ended",
+                EXIT_WRONG,
+            )
     typer.echo(f"purged {gone} record{'s' if gone != 1 else ''}: {key}; it still stands in its source")

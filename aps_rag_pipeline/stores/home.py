@@ -79,6 +79,11 @@ class Home:
         return self.root / ".restoring"
 
     @property
+    def restore_draft(self) -> Path:
+        """Where a backup is put together before it takes that place; nobody's, once the writer lock is free."""
+        return self.root / ".restoring.part"
+
+    @property
     def blobs(self) -> BlobStore:
         return BlobStore(self.root / "blobs")
 

@@ -88,6 +88,7 @@ def _drop_versions(catalog: Catalog) -> None:
 def _drop_drafts(home: Home) -> None:
     """What writers that died have left behind."""
     passing("collect.drafts.before")
+    shutil.rmtree(home.restore_draft, ignore_errors=True)
     for path in home.releases.glob(".*"):
         if not path.name.startswith(GONE):
             shutil.rmtree(path, ignore_errors=True)

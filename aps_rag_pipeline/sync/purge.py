@@ -8,12 +8,12 @@ import json
 from aps_rag_pipeline import clock
 from aps_rag_pipeline.failpoints import passing
 from aps_rag_pipeline.settings import SettingsError
-from aps_rag_pipeline.stores.catalog import Catalog, iso, pack_json, unpack_json
+from aps_rag_pipeline.stores.catalog import Catalog, iso
 from aps_rag_pipeline.stores.lock import WriterLock
 from aps_rag_pipeline.sync import pipeline, scrub
 from aps_rag_pipeline.sync.apply import apply_spool
 from aps_rag_pipeline.sync.fetch import reader
-from aps_rag_pipeline.sync.removals import remove_records
+from aps_rag_pipeline.sync.removals import erase_records
 from aps_rag_pipeline.sync.rows import former_ids_in
 from aps_rag_pipeline.sync.workspace import Workspace
 
@@ -90,7 +90,6 @@ def purge(workspace: Workspace, key: str) -> int:
         apply_spool(workspace)  # what was fetched and waits could hold its text
         rids = sorted({*rids, *_heirs(catalog, key, rids)})
         with catalog.transaction() as connection:
-            number = catalog.new_changeset("purge")
             for rid in rids:
                 connection.execute(
                     "insert or replace into purged (source, feed, id, at, unit) "
@@ -98,12 +97,7 @@ def purge(workspace: Workspace, key: str) -> int:
                     "from records where rid = ?",
                     (iso(clock.now()), json.dumps(_by_unit(workspace)), rid),
                 )
-            _forget_files(catalog, rids)
-            remove_records(catalog, rids, number)
-            connection.execute("update changesets set removed = ? where number = ?", (len(rids), number))
-            for rid in rids:
-                connection.execute("delete from versions where rid = ?", (rid,))
-                connection.execute("update records set content_hash = '', created_at = null where rid = ?", (rid,))
+            erase_records(catalog, rids)
             scrub.want(catalog)
             passing("purge.commit.before")
         passing("purge.commit.after")
@@ -119,16 +113,3 @@ def _by_unit(workspace: Workspace) -> list[str]:
             if reader(workspace.settings, feed, workspace.home.blobs).unit_is_record:
                 found.append(feed.name)
     return found
-
-
-def _forget_files(catalog: Catalog, rids: list[int]) -> None:
-    """Live feeds keep fetched files by unit; those of a purged record go with it."""
-    for rid in rids:
-        row = catalog.rows(
-            "select r.feed, r.unit, f.cursor from records r join feeds f on f.feed = r.feed where rid = ?", (rid,)
-        )
-        cursor = unpack_json(row[0]["cursor"]) if row else None
-        if isinstance(cursor, dict) and cursor.get("files", {}).pop(row[0]["unit"], None) is not None:
-            catalog.connection.execute(
-                "update feeds set cursor = ? where feed = ?", (pack_json(cursor), row[0]["feed"])
-            )

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from aps_rag_pipeline.records import access_hash
-from aps_rag_pipeline.stores.catalog import Catalog
+from aps_rag_pipeline.stores.catalog import Catalog, pack_json, unpack_json
 from aps_rag_pipeline.sync import state
 from aps_rag_pipeline.sync.workspace import Workspace
 
@@ -100,6 +100,22 @@ def remove_records(catalog: Catalog, rids: list[int], changeset: int) -> None:
         "update records set removed = 1, body = null, title = '', access = '[]', changeset = ? where rid = ?",
         ((changeset, rid) for rid in rids),
     )
+
+
+def erase_records(catalog: Catalog, rids: list[int]) -> None:
+    """Purge records in a changeset of their own, within a transaction: not even their hashes and times stay, nor the
+    files that a live feed keeps by unit."""
+    number, connection = catalog.new_changeset("purge"), catalog.connection
+    of_these, wanted = "rid in (select value from json_each(?))", (json.dumps(rids),)
+    for row in catalog.rows(f"select distinct feed, unit from records where {of_these}", wanted):
+        packed = catalog.value("select cursor from feeds where feed = ?", (row["feed"],))
+        cursor = None if packed is None else unpack_json(packed)
+        if isinstance(cursor, dict) and cursor.get("files", {}).pop(row["unit"], None) is not None:
+            connection.execute("update feeds set cursor = ? where feed = ?", (pack_json(cursor), row["feed"]))
+    remove_records(catalog, rids, number)
+    connection.execute("update changesets set removed = ? where number = ?", (len(rids), number))
+    connection.execute(f"delete from versions where {of_these}", wanted)
+    connection.execute(f"update records set content_hash = '', created_at = null where {of_these}", wanted)
 
 
 def relabel_defaults(workspace: Workspace, numbers: ChangesetNumber) -> list[FeedChanges]:

@@ -12,6 +12,8 @@ from email.utils import parsedate_to_datetime
 from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeVar
 
+from pydantic import Field
+
 from aps_rag_pipeline.records import Record, access_hash, content_hash
 from aps_rag_pipeline.settings import Feed
 from aps_rag_pipeline.sources.base import Failure, FeedError, Ignored, SourceContext, UnreadableError, Upsert
@@ -39,7 +41,7 @@ class ArchiverOptions(Options):
     listing: Literal["export", "recent"] = "export"
     #: Ask for the record fields of every PV too (DESC, states): one request a PV, for the fields that are archived.
     metadata: bool = False
-    retrieval_url: str = ""
+    retrieval_url: str = Field("", pattern=r"^(https?://.*)?$")
     #: Appliances that are gone for good, so that PVs that went with them may be removed.
     retired: tuple[str, ...] = ()
 

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import shutil
 import sqlite3
 from typing import NamedTuple
 
-from aps_rag_pipeline.stores.catalog import Catalog, pack_json, unpack_json
+from aps_rag_pipeline.stores.catalog import Catalog
 from aps_rag_pipeline.stores.home import Home
 from aps_rag_pipeline.stores.trouble import told
 from aps_rag_pipeline.sync import scrub, state
 from aps_rag_pipeline.sync.backup.contents import BackupError
-from aps_rag_pipeline.sync.removals import remove_records
+from aps_rag_pipeline.sync.removals import erase_records
 from aps_rag_pipeline.sync.rows import former_ids_in
 
 log = logging.getLogger(__name__)
@@ -44,7 +43,7 @@ def carry(home: Home, staged: Home) -> list[str]:
                 "insert or ignore into purged (source, feed, id, at, unit) values (?, ?, ?, ?, ?)", purges
             )
             if gone:
-                _erase(catalog, sorted(gone))
+                erase_records(catalog, sorted(gone))
                 scrub.want(catalog)
         if gone:
             shutil.rmtree(staged.releases, ignore_errors=True)
@@ -116,25 +115,3 @@ def _still_live(catalog: Catalog, purges: list[Purge], feeds: set[str]) -> dict[
             if row["unit"] in units or not ids.isdisjoint((row["id"], *former_ids_in(row["body"]))):
                 found[row["rid"]] = row["key"]
     return found
-
-
-def _erase(catalog: Catalog, rids: list[int]) -> None:
-    """Tombstones without content, within a transaction, as a purge leaves them."""
-    connection, wanted = catalog.connection, json.dumps(rids)
-    number = catalog.new_changeset("purge")
-    _forget_files(catalog, wanted)
-    remove_records(catalog, rids, number)
-    connection.execute("update changesets set removed = ? where number = ?", (len(rids), number))
-    connection.execute("delete from versions where rid in (select value from json_each(?))", (wanted,))
-    connection.execute(
-        "update records set content_hash = '', created_at = null where rid in (select value from json_each(?))",
-        (wanted,),
-    )
-
-
-def _forget_files(catalog: Catalog, wanted: str) -> None:
-    """Live feeds keep fetched files by unit."""
-    for row in catalog.rows("select feed, unit from records where rid in (select value from json_each(?))", (wanted,)):
-        cursor = unpack_json(catalog.value("select cursor from feeds where feed = ?", (row["feed"],)))
-        if isinstance(cursor, dict) and cursor.get("files", {}).pop(row["unit"], None) is not None:
-            catalog.connection.execute("update feeds set cursor = ? where feed = ?", (pack_json(cursor), row["feed"]))

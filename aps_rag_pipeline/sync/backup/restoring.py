@@ -33,7 +33,6 @@ from aps_rag_pipeline.sync.backup.contents import (
 #: What a restore leaves as it finds it: history of runs, the Bolt server, models that were made here.
 _KEPT = ("writer.lock", "dagster", "graph", "models")
 _REPLACED = ".replaced"
-_DRAFT = ".restoring.part"
 #: How long who writes the catalog without the home's lock is waited for.
 _WAIT_S = 30.0
 
@@ -70,9 +69,9 @@ def restore(backup: Path, home: Home, *, force: bool = False, timeout_s: float =
         with WriterLock(home, timeout_s, f"restore {backup}"):
             if not force and (held := _held(home)):
                 raise BackupError(f"{home.root}: is not empty (it holds {held}); --force replaces what it holds")
-            shutil.rmtree(home.root / _DRAFT, ignore_errors=True)
+            shutil.rmtree(home.restore_draft, ignore_errors=True)
             demand_space(home.root, contents.size)
-            staged = Home(home.root / _DRAFT)
+            staged = Home(home.restore_draft)
             try:
                 _stage(backup, contents, staged)
                 purged = purges.carry(home, staged)
@@ -87,7 +86,7 @@ def restore(backup: Path, home: Home, *, force: bool = False, timeout_s: float =
 def _held(home: Home) -> str:
     """The first thing of a home that a restore would replace; empty folders are nothing."""
     for path in sorted(home.root.iterdir()):
-        if path.name not in (*_KEPT, _DRAFT) and (not path.is_dir() or any(path.iterdir())):
+        if path.name not in (*_KEPT, home.restore_draft.name) and (not path.is_dir() or any(path.iterdir())):
             return path.name
     return ""
 
