@@ -174,6 +174,12 @@ def test_an_event_that_a_source_told_starts_a_run(facility: Facility) -> None:
     assert still_settled(facility.settings) is None
 
 
+def test_another_reader_of_pictures_starts_a_run(facility: Facility, monkeypatch: pytest.MonkeyPatch) -> None:
+    for engine in ("tesseract 9 reader 1", None):
+        monkeypatch.setattr(settled, "engine_version", lambda engine=engine: engine)
+        assert still_settled(facility.settings) is None
+
+
 def test_another_version_of_the_program_runs_once(
     facility: Facility, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

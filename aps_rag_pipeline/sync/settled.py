@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from aps_rag_pipeline import clock
+from aps_rag_pipeline.content.ocr.engine import engine_version
 from aps_rag_pipeline.models import ModelError
 from aps_rag_pipeline.settings import Feed, Settings
 from aps_rag_pipeline.stores import releases
@@ -26,6 +27,7 @@ from aps_rag_pipeline.stores.releases import Manifest
 from aps_rag_pipeline.sync import due, scrub, spool, state
 from aps_rag_pipeline.sync.fetch import reader
 from aps_rag_pipeline.sync.model import configured_model
+from aps_rag_pipeline.sync.names import OCR
 
 _FILE = "settled.json"
 #: Where this program lies, and its packages whose files decide what a run makes.
@@ -90,11 +92,15 @@ def _stands(note: Settled, settings: Settings, home: Home, now: datetime) -> boo
 
 
 def _is_tidy(home: Home, newest: Manifest, grace: datetime) -> bool:
-    """Whether all is released that was read, and nothing waits for a collection or for the end of a purge."""
+    """Whether all is released that was read, by what reads pictures here now, and nothing waits for a collection or for
+    the end of a purge."""
     if spool.oldest(home.spool) or releases.gone(home) or tuple(releases.replaced(home, grace)):
         return False
     with Catalog(home) as catalog:
-        return catalog.changeset() == newest.changeset and not scrub.wanted(catalog)
+        if catalog.changeset() != newest.changeset or scrub.wanted(catalog):
+            return False
+        read_by = catalog.value("select version from stages where stage = ?", (OCR,))
+    return bool(read_by == (engine_version() or "none"))
 
 
 def _news(settings: Settings, home: Home, feed: Feed, known: state.FeedState, now: datetime) -> bool:
