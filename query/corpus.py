@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Self
 from zoneinfo import ZoneInfo
 
+from aps_rag_pipeline.stores import releases
 from aps_rag_pipeline.stores.home import Home
 from query import lookup, retrieval
 from query.filters import Filters, known_sources, reader
@@ -81,6 +82,10 @@ class Corpus:
         """Serve the newest release from now on; gives its number. Calls under way end on the one they began with."""
         with self._changing:
             with self._used() as old:
+                newest = releases.latest(self._home)
+                served = old.release.manifest
+                if newest is not None and (newest.number, newest.token) == (served.number, served.token):
+                    return served.number
                 self._snapshot = Snapshot(self._home, old)
             old.retire()
             return self.release

@@ -48,6 +48,8 @@ class Shelved:
 
     def hold(self) -> None:
         """Keep in mind which row has which name."""
+        if self._named is not None:
+            return
         size = max(self._table.count_rows(), 1)
         found = self._table.search().with_row_id(True).select([self._column]).limit(size).to_arrow()
         self._named = Named(found[self._column].to_pylist(), found["_rowid"].to_numpy())

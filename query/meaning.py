@@ -47,7 +47,8 @@ class Meaning:
 
     def hold(self) -> None:
         """Keep all vectors in memory, so that those found near need not be read."""
-        self._held = Vectors(self._table)
+        if self._held is None:
+            self._held = Vectors(self._table)
 
     def near(self, vectors: NDArray[np.float32], filters: Filters, limit: int) -> list[list[Found]]:
         """The `limit` chunks closest to each of several vectors of length 1, shape (n, dimensions), best first.

@@ -56,6 +56,7 @@ class Snapshot:
         self._closed = False
         self._lock = threading.Lock()
         self._questions = 0
+        self._holding = threading.Lock()
         self._encoder: Future[Encoder] | None = None
         if before is not None and before.release.manifest.model.fingerprint == self.release.manifest.model.fingerprint:
             self._encoder = before._encoder
@@ -91,8 +92,9 @@ class Snapshot:
 
     def hold(self) -> None:
         """Read into memory what makes questions quick. Until it is there they look it up."""
-        for part in (self.records, self.passages, self.meaning):
-            part.hold()
+        with self._holding:
+            for part in (self.records, self.passages, self.meaning):
+                part.hold()
 
     def _hold_quietly(self) -> None:
         try:
@@ -123,7 +125,7 @@ class Snapshot:
     def load_encoder(self) -> Future[Encoder]:
         """Start loading the release's own model, whatever the settings name by now; beside the stores, to save time."""
         with self._lock:
-            if self._encoder is None:
+            if self._encoder is None or _has_failed(self._encoder):
                 self._encoder = Future()
                 threading.Thread(target=self._load, args=(self._encoder,), daemon=True).start()
             return self._encoder
@@ -188,6 +190,11 @@ class Snapshot:
         if "index" in self.__dict__:
             self.index.close()
         self.release.close()
+
+
+def _has_failed(load: Future[Encoder]) -> bool:
+    """A model that was not there may be there now."""
+    return load.done() and load.exception() is not None
 
 
 def _handed_on(ended: Future[T], to: Future[T]) -> None:

@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from aps_rag_pipeline.settings import Settings, SettingsError
-from tests.small_facility import Facility
+from aps_rag_pipeline.stores.vectors import LanceTables
+from tests.small_facility import Facility, kicker_facility
 
 AWKWARD = "log book, süd (alt) 2026"
 
@@ -46,6 +47,17 @@ def test_a_sync_shows_what_it_did_and_a_second_that_there_was_nothing(facility: 
     assert outcome["nothing_since"]
     assert outcome["run_id"] == ""
     assert "none was started" in aps_rag("sync", cwd=facility.root).stdout
+
+
+def test_what_an_audit_found_is_said_by_the_next_sync(tmp_path: Path) -> None:
+    made = kicker_facility(tmp_path)
+    assert made.config_path.is_file()
+    assert aps_rag("sync", cwd=tmp_path).returncode == 0
+    LanceTables(made.home).table("passages").delete("key = 'BELY:3'")
+    assert aps_rag("audit", cwd=tmp_path).returncode == 1
+    done = aps_rag("sync", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "audit_is_clean" in done.stdout
 
 
 def test_a_reconciliation_and_one_source_are_run_whatever_has_moved(facility: Facility) -> None:

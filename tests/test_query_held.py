@@ -180,3 +180,38 @@ def test_a_release_that_is_retired_meanwhile_is_given_back(home: Home) -> None:
     corpus.close()
     snapshot._hold_quietly()
     assert not releases.leased(releases.folder_of(home, 1))
+
+
+def test_nothing_is_read_twice_nor_given_up_for_the_same_release(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    made = Vectors.__init__
+
+    def counted(self: Vectors, table: Table) -> None:
+        read.append(1)
+        made(self, table)
+
+    monkeypatch.setattr(Vectors, "__init__", counted)
+    with Corpus.open(home, None) as corpus:
+        corpus.warm()
+        for _ in range(3):
+            corpus.search("klystron")
+        assert corpus.refresh() == 1
+        assert holding(corpus)
+        corpus.warm()
+        assert read == [1]
+
+
+def test_a_model_that_was_away_is_looked_for_again(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    from aps_rag_pipeline import models
+
+    opened = models.open_encoder
+
+    def away(*_: object, **__: object) -> None:
+        raise models.ModelError("the model's folder is not there")
+
+    with Corpus.open(home, None) as corpus:
+        monkeypatch.setattr(models, "open_encoder", away)
+        with pytest.raises(models.ModelError):
+            corpus.search("klystron")
+        monkeypatch.setattr(models, "open_encoder", opened)
+        assert corpus.search("klystron").hits

@@ -63,9 +63,12 @@ def test_a_call_beside_a_refresh_is_served_by_the_next_release(
 ) -> None:
     with Corpus.open(home, None) as corpus:
         call(corpus)
+        write_release(home.root, PUMPS, number=2)
         just_before_use(monkeypatch, corpus.refresh)
         call(corpus)
-        assert releases.leased(releases.folder_of(home, 1))
+        assert corpus.release == 2
+        assert releases.leased(releases.folder_of(home, 2))
+    assert not releases.leased(releases.folder_of(home, 2))
     assert not releases.leased(releases.folder_of(home, 1))
 
 
@@ -100,9 +103,11 @@ def test_a_corpus_that_is_closed_while_it_is_refreshed_stays_closed(
         closing.start()
         made(self, *arguments)
 
+    write_release(home.root, PUMPS, number=2)
     monkeypatch.setattr(Snapshot, "__init__", slow)
-    corpus.refresh()
+    assert corpus.refresh() == 2
     closing.join()
+    assert not releases.leased(releases.folder_of(home, 2))
     assert not releases.leased(releases.folder_of(home, 1))
     with pytest.raises(CorpusClosedError):
         corpus.status()

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from aps_rag_pipeline.sync import scrub, settled, state
 from aps_rag_pipeline.sync.fetch import fetch
 from aps_rag_pipeline.sync.pipeline import STAGES
 from aps_rag_pipeline.sync.purge import purge
-from aps_rag_pipeline.sync.settled import note_settled, still_settled
+from aps_rag_pipeline.sync.settled import begin, note_settled, still_settled
 from tests.small_facility import Facility, kicker_facility
 
 STEPS = ("passages", "release")
@@ -27,7 +28,7 @@ STEPS = ("passages", "release")
 def synced(tmp_path_factory: pytest.TempPathFactory) -> Facility:
     made = kicker_facility(tmp_path_factory.mktemp("synced"))
     made.sync()
-    note_settled(made.settings, STEPS)
+    note_settled(made.settings, STEPS, begin(made.settings))
     return made
 
 
@@ -37,7 +38,7 @@ def facility(synced: Facility, tmp_path: Path) -> Facility:
     shutil.copytree(synced.root, tmp_path / "ring")
     made = Facility(tmp_path / "ring", synced.log, synced.requests)
     made.sync()  # takes over the times of change
-    note_settled(made.settings, STEPS)
+    note_settled(made.settings, STEPS, begin(made.settings))
     assert still_settled(made.settings) is not None
     return made
 
@@ -143,6 +144,26 @@ def release_lost(facility: Facility) -> None:
     shutil.rmtree(releases.folder_of(facility.home, 1))
 
 
+def index_lost(facility: Facility) -> None:
+    shutil.rmtree(facility.home.tantivy)
+
+
+def table_lost(facility: Facility) -> None:
+    shutil.rmtree(facility.home.lance / "passages.lance")
+
+
+def mart_lost(facility: Facility) -> None:
+    (facility.home.marts / "source_freshness.parquet").unlink()
+
+
+def released_index_lost(facility: Facility) -> None:
+    shutil.rmtree(releases.folder_of(facility.home, 1) / "tantivy")
+
+
+def run_begun(facility: Facility) -> None:
+    begin(facility.settings)  # and never ended
+
+
 def note_lost(facility: Facility) -> None:
     (facility.home.state / "settled.json").write_bytes(b"{")
 
@@ -156,7 +177,7 @@ def feed_unreadable(facility: Facility) -> None:
     [
         edit, add, delete, fetched_only, hold, fail, letter_due, picture_due, other_limits, other_model, feed_gone,
         graph_server, purged, purge_cut_off, collection_cut_off, collection_due, release_lost, note_lost,
-        feed_unreadable,
+        feed_unreadable, index_lost, table_lost, mart_lost, released_index_lost, run_begun,
     ],
     ids=lambda happen: happen.__name__,
 )  # fmt: skip
@@ -188,16 +209,44 @@ def test_another_version_of_the_program_runs_once(
     (package / "marts.sql").write_text("select 1")
     monkeypatch.setattr(settled, "_TOP", tmp_path / "program")
     assert still_settled(facility.settings) is None
-    note_settled(facility.settings, STEPS)
+    note_settled(facility.settings, STEPS, begin(facility.settings))
     assert still_settled(facility.settings) is not None
     (package / "marts.sql").write_text("select 2, 3")
     assert still_settled(facility.settings) is None
 
 
+def test_a_program_that_was_replaced_during_a_run_runs_again(
+    facility: Facility, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "program" / "assets"
+    package.mkdir(parents=True)
+    (package / ".#marts.sql").symlink_to("nobody@nowhere")  # as an editor leaves it
+    (package / "marts.sql").write_text("select 1")
+    monkeypatch.setattr(settled, "_TOP", tmp_path / "program")
+    program = begin(facility.settings)
+    (package / "marts.sql").write_text("select 2, 3")
+    note_settled(facility.settings, STEPS, program)
+    assert still_settled(facility.settings) is None
+
+
+def test_what_others_note_during_the_looks_is_not_written_over(
+    facility: Facility, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = settled.due.moved
+
+    def moved(*arguments: Any) -> str:
+        fail(facility)
+        return looked(*arguments)
+
+    monkeypatch.setattr(settled.due, "moved", moved)
+    assert still_settled(facility.settings) is None
+    assert state.read_feed(facility.home, "bely", "logbook").error == "no such folder"
+
+
 def test_nothing_is_noted_before_the_first_release(tmp_path: Path) -> None:
     made = kicker_facility(tmp_path)
     assert still_settled(made.settings) is None
-    note_settled(made.settings, STEPS)
+    note_settled(made.settings, STEPS, begin(made.settings))
     assert still_settled(made.settings) is None
 
 
@@ -212,5 +261,5 @@ def test_after_a_run_that_did_something_it_is_settled_again(facility: Facility) 
     _, _, reports = facility.sync()
     assert len(reports) == len(STAGES) + 1
     facility.sync()  # collects the release before
-    note_settled(facility.settings, STEPS)
+    note_settled(facility.settings, STEPS, begin(facility.settings))
     assert still_settled(facility.settings) is not None

@@ -98,9 +98,13 @@ def prepare_instance(settings: Settings) -> Path:
 
 def look_first(settings: Settings) -> Outcome | None:
     """The outcome of a full run that would find nothing to do; None when one is to be started."""
+    from aps_rag_pipeline.audit.remembered import is_audited, read_last
     from aps_rag_pipeline.stores.lock import HomeTakenError
     from aps_rag_pipeline.sync.settled import still_settled
 
+    home = Home(settings.home)
+    if not is_audited(home, read_last(home)):  # a run looks again at what was found wrong, and says so
+        return None
     try:
         note = still_settled(settings)
     except HomeTakenError:
@@ -125,13 +129,14 @@ def run_job(settings: Settings, config: Path | None, source: str | None, *, reco
 
     warnings.simplefilter("ignore", dg.PreviewWarning)
     from aps_rag_pipeline.definitions import defs
-    from aps_rag_pipeline.sync.settled import note_settled
+    from aps_rag_pipeline.sync import settled
     from assets.processes import end_dead_runs
     from assets.sources import RECONCILE_TAG
     from sensors.jobs import REFRESH_ALL, refresh_name
 
     job = defs.resolve_job_def(refresh_name(source) if source else REFRESH_ALL)
     tags = {RECONCILE_TAG: "true"} if reconcile else {}
+    program = settled.begin(settings)
     with dg.DagsterInstance.get() as instance:
         end_dead_runs(instance)
         result = job.execute_in_process(
@@ -142,7 +147,7 @@ def run_job(settings: Settings, config: Path | None, source: str | None, *, reco
         )
         outcome = _outcome(result)
     if source is None and outcome.exit_code == 0 and not outcome.held:
-        note_settled(settings, tuple(outcome.steps))
+        settled.note_settled(settings, tuple(outcome.steps), program)
     return outcome
 
 

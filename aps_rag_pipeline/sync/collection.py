@@ -22,6 +22,7 @@ from aps_rag_pipeline.stores.home import Home
 from aps_rag_pipeline.stores.releases import GONE, Manifest
 from aps_rag_pipeline.stores.vectors import LanceTables
 from aps_rag_pipeline.sync import spool, state
+from aps_rag_pipeline.sync.names import COLLECTED
 from aps_rag_pipeline.sync.preparation import drop_vectors
 from aps_rag_pipeline.sync.projection import drop_long_dead
 from aps_rag_pipeline.sync.workspace import Workspace
@@ -33,8 +34,7 @@ _CLOCK_S = 0.05
 #: The catalog is written anew when more than one page in so many is free.
 _FREE_ONE_IN = 6
 _TAG = "release-"
-#: As a stage: the changeset up to which each record has but one version noted.
-_COLLECTED, _VERSIONS = "collection", "1"
+_COLLECTED_VERSION = "1"
 
 
 def tag_of(number: int) -> str:
@@ -80,9 +80,9 @@ def _drop_versions(catalog: Catalog) -> None:
     catalog.connection.execute(
         "delete from versions where rid in (select rid from records where changeset > ?) and exists (select 1 from "
         "versions newer where newer.rid = versions.rid and newer.changeset > versions.changeset)",
-        (catalog.applied(_COLLECTED, _VERSIONS),),
+        (catalog.applied(COLLECTED, _COLLECTED_VERSION),),
     )
-    catalog.set_applied(_COLLECTED, _VERSIONS, target)
+    catalog.set_applied(COLLECTED, _COLLECTED_VERSION, target)
 
 
 def _drop_drafts(home: Home) -> None:

@@ -11,6 +11,10 @@ PROJECTION = "neo4j_projection"
 RELEASE = "release"
 #: No stage: the note that a purge has not been carried through.
 SCRUB = "purge"
+#: No stages: up to which changeset vectors, and versions of records, were looked through that nobody needs any more.
+SWEPT = "vectors"
+COLLECTED = "collection"
+SWEEPS = (SWEPT, COLLECTED)
 #: Prefix of the stages of SQL models, and the name of all of them together.
 MARTS = "mart"
 

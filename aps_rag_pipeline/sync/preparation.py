@@ -15,7 +15,7 @@ from aps_rag_pipeline.stores.catalog import Catalog
 from aps_rag_pipeline.stores.home import Home
 from aps_rag_pipeline.sync import state
 from aps_rag_pipeline.sync.model import ConfiguredModel, configured_model
-from aps_rag_pipeline.sync.names import CHUNKS, PASSAGES
+from aps_rag_pipeline.sync.names import CHUNKS, PASSAGES, SWEPT
 from aps_rag_pipeline.sync.text import chunks_version, passages_version
 from aps_rag_pipeline.sync.workspace import Workspace
 
@@ -25,8 +25,7 @@ _LAPSES_AFTER = timedelta(days=14)
 #: The vectors of the model in use are looked through when more than one record in so many has moved since, and in a
 #: small catalog always.
 _MOVED_ONE_IN, _SMALL = 16, 5000
-#: As a stage: the changeset at which they last were.
-_SWEPT, _SWEPT_VERSION = "vectors", "1"
+_SWEPT_VERSION = "1"
 
 
 class Cut(msgspec.Struct, frozen=True):
@@ -118,7 +117,7 @@ def drop_vectors(workspace: Workspace, *, everything: bool = False) -> int:
             "embeddings.hash)",
             (present,),
         ).rowcount
-        catalog.set_applied(_SWEPT, _SWEPT_VERSION, catalog.changeset())
+        catalog.set_applied(SWEPT, _SWEPT_VERSION, catalog.changeset())
     return dropped
 
 
@@ -135,7 +134,7 @@ def _models(catalog: Catalog) -> set[str]:
 def _many_moved(catalog: Catalog) -> bool:
     """Whether so many records have moved since vectors were last looked through that it is worth it."""
     records = int(catalog.value("select coalesce(max(rid), 0) from records"))
-    since = catalog.applied(_SWEPT, _SWEPT_VERSION)
+    since = catalog.applied(SWEPT, _SWEPT_VERSION)
     moved = int(catalog.value("select count(*) from records where changeset > ?", (since,)))
     return records < _SMALL or moved * _MOVED_ONE_IN > records
 

@@ -24,14 +24,17 @@ from aps_rag_pipeline.stores.catalog import Catalog
 from aps_rag_pipeline.stores.home import Home
 from aps_rag_pipeline.stores.lock import WriterLock
 from aps_rag_pipeline.stores.releases import Manifest
+from aps_rag_pipeline.stores.sql_models import load_models
 from aps_rag_pipeline.sync import due, scrub, spool, state
 from aps_rag_pipeline.sync.fetch import reader
+from aps_rag_pipeline.sync.marts import LAYERS
 from aps_rag_pipeline.sync.model import configured_model
 from aps_rag_pipeline.sync.names import OCR
 
 _FILE = "settled.json"
 #: Where this program lies, and its packages whose files decide what a run makes.
 _TOP = Path(__file__).parents[2]
+_KINDS = {".py", ".sql", ".yaml"}
 _PACKAGES = ("aps_rag_pipeline", "assets", "dbt_like_sql")
 
 
@@ -46,12 +49,19 @@ class Settled(msgspec.Struct, frozen=True):
     at: datetime
 
 
-def note_settled(settings: Settings, steps: tuple[str, ...]) -> None:
-    """Note that a full run has just ended, with nothing failed and nothing held back."""
+def begin(settings: Settings) -> str:
+    """Take back what was noted, since a run begins that may end badly; gives what `note_settled` needs to know of the
+    program, whose files may be replaced meanwhile."""
+    (Home(settings.home).state / _FILE).unlink(missing_ok=True)
+    return _program()
+
+
+def note_settled(settings: Settings, steps: tuple[str, ...], program: str) -> None:
+    """Note that a full run of `program` has just ended, with nothing failed and nothing held back."""
     home = Home(settings.home)
     newest = releases.latest(home)
     if newest is not None:
-        note = Settled(_program(), _digest(settings), newest.number, newest.token, steps, clock.now())
+        note = Settled(program, _digest(settings), newest.number, newest.token, steps, clock.now())
         state.write(home.state / _FILE, note)
 
 
@@ -71,6 +81,9 @@ def still_settled(settings: Settings) -> Settled | None:
     if any(_news(settings, home, feed, known, now) for feed, known in zip(settings.feeds, feeds, strict=True)):
         return None
     with WriterLock(home, 0.0, "look"):
+        again = [state.read_feed(home, feed.source, feed.name) for feed in settings.feeds]
+        if again != feeds or state.read(home.state / _FILE, Settled) != note:  # something was done during the looks
+            return None
         for known in feeds:
             known.attempted_at = known.succeeded_at = now
             state.write_feed(home, known)
@@ -87,6 +100,7 @@ def _stands(note: Settled, settings: Settings, home: Home, now: datetime) -> boo
         and (pictures is None or pictures > now)
         and address_for(settings, home) is None
         and _model(settings, home) == newest.model.fingerprint
+        and _is_there(home, newest)
         and _is_tidy(home, newest, now - timedelta(hours=settings.limits.retention_hours))
     )
 
@@ -101,6 +115,16 @@ def _is_tidy(home: Home, newest: Manifest, grace: datetime) -> bool:
             return False
         read_by = catalog.value("select version from stages where stage = ?", (OCR,))
     return bool(read_by == (engine_version() or "none"))
+
+
+def _is_there(home: Home, newest: Manifest) -> bool:
+    """Whether no store has gone that a run would make again. What is in them is for the audit to look at."""
+    folder = releases.folder_of(home, newest.number)
+    files = [home.marts / f"{model.name}.parquet" for model in load_models().values() if model.layer in LAYERS]
+    files += [folder / "marts" / f"{name}.parquet" for name in newest.marts]
+    files += [place / "meta.json" for place in (home.tantivy, folder / "tantivy")]
+    tables = [home.lance / f"{name}.lance" / "_versions" for name in newest.tables]
+    return all(file.is_file() for file in files) and all(table.is_dir() for table in tables)
 
 
 def _news(settings: Settings, home: Home, feed: Feed, known: state.FeedState, now: datetime) -> bool:
@@ -138,7 +162,7 @@ def _files() -> Iterator[str]:
     for package in _PACKAGES:
         for folder, folders, names in os.walk(_TOP / package):
             folders[:] = sorted(name for name in folders if name != "__pycache__")
-            for name in sorted(names):
-                path = Path(folder, name)
-                found = path.stat()
-                yield f"{path.relative_to(_TOP)}|{found.st_size}|{found.st_mtime_ns}\n"
+            for path in (Path(folder, name) for name in sorted(names)):
+                if path.suffix in _KINDS and path.is_file():  # an editor's lock is a link to nothing
+                    found = path.stat()
+                    yield f"{path.relative_to(_TOP)}|{found.st_size}|{found.st_mtime_ns}\n"

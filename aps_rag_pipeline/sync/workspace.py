@@ -12,7 +12,7 @@ from aps_rag_pipeline.failpoints import passing
 from aps_rag_pipeline.settings import Settings
 from aps_rag_pipeline.stores.catalog import Catalog
 from aps_rag_pipeline.stores.home import Home
-from aps_rag_pipeline.sync.names import downstream
+from aps_rag_pipeline.sync.names import SWEEPS, downstream
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -87,11 +87,16 @@ def run_stage(
     work: Callable[[list[ChangedRecord]], Counter[str]],
     *,
     batch: int = BATCH,
+    carry: Callable[[], None] | None = None,
 ) -> StageReport:
     """Give a stage every record that moved since it last finished, and note how far it came.
 
     A stage in another version, or one that was made to `start_over`, looks at every record again. Batches commit on
     their own; they must be idempotent, since a run that died repeats them.
+
+    Args:
+        carry: carries to the disk what the work wrote outside the catalog, where that is not done by then: the note
+            outlives a power failure, and nobody would look at these records again.
     """
     catalog = workspace.catalog
     before = catalog.value("select version from stages where stage = ?", (stage,))
@@ -108,6 +113,8 @@ def run_stage(
     batches = changed_records(catalog, after, batch)
     for some in workspace.progress.track(batches, stage, -(-total // batch)):
         report.counts.update(work(some))
+    if carry is not None:
+        carry()
     passing("stage.applied.before")
     with catalog.transaction():
         catalog.set_applied(stage, version, target)
@@ -135,7 +142,7 @@ def _open_changeset(catalog: Catalog, stage: str, version: str) -> None:
     old = catalog.changeset()
     new = catalog.new_changeset(f"{stage} {version}")
     for row in catalog.rows("select stage from stages where applied = ?", (old,)):
-        if row["stage"].partition(":")[0] not in affected:
+        if row["stage"].partition(":")[0] not in affected and row["stage"] not in SWEEPS:
             catalog.connection.execute("update stages set applied = ? where stage = ?", (new, row["stage"]))
 
 
