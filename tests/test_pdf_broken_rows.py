@@ -89,6 +89,17 @@ def test_rows_of_a_group_that_is_named_once_stay_rows(
     assert tables([further], blobs, rows) == [("page 1", rows), ("page 2", [rows[0], *further])]
 
 
+def broken_off(page: Page, top: float, last: list[str]) -> None:
+    """A last row of which one cell has several lines."""
+    bottom = top + 4 + 12 * len(last)
+    for x in (72, 162, 252):
+        page.line(x, top, x, bottom)
+    page.line(72, bottom, 252, bottom)
+    page.text(75, top + 11, "Q2", 9)
+    for number, line in enumerate(last):
+        page.text(165, top + 11 + 12 * number, line, 9)
+
+
 def cell_by_cell(
     first: str, last: list[str], further: list[str], blobs: BlobStore
 ) -> list[tuple[str, list[list[str]]]]:
@@ -96,13 +107,7 @@ def cell_by_cell(
     pages = [Page(), Page()]
     pages[0].paragraph(72, 100, LOREM, 468)
     pages[0].table(72, 660, [["device", "finding"], [first, "none"]], (90, 90), "grid")
-    bottom = 692 + 4 + 12 * len(last)
-    for x in (72, 162, 252):
-        pages[0].line(x, 692, x, bottom)
-    pages[0].line(72, bottom, 252, bottom)
-    pages[0].text(75, 703, "Q2", 9)
-    for number, line in enumerate(last):
-        pages[0].text(165, 703 + 12 * number, line, 9)
+    broken_off(pages[0], 692, last)
     pages[1].table(72, 60, [further, ["Q3", "none"]], (90, 90), "grid")
     return found_in(pages, blobs)
 
@@ -125,4 +130,22 @@ def test_a_row_goes_on_where_the_line_at_the_page_end_was_full(
     assert cell_by_cell(first, last, further, blobs) == [
         ("page 1", [head, [first, "none"], whole if goes_on else row]),
         ("page 2", [head, *([] if goes_on else [further]), ["Q3", "none"]]),
+    ]
+
+
+@pytest.mark.parametrize("said", [True, False], ids=["heading said again", "heading said once"])
+def test_a_row_goes_on_behind_later_page_ends_too(said: bool, blobs: BlobStore) -> None:
+    head, last = ["device", "finding"], ["trips soon after a", "start of the pump"]
+    pages = [Page(), Page(), Page()]
+    pages[0].paragraph(72, 100, LOREM, 468)
+    pages[0].table(72, 660, [head, ["P1", "none"], ["P2", "fine"]], (90, 90), "grid")
+    pages[1].table(72, 60, [head if said else ["Q0", "none"], ["Q1", "none"]], (90, 90), "grid")
+    broken_off(pages[1], 92, last)
+    pages[2].table(72, 60, [["", "circuit or later"], ["Q3", "none"]], (90, 90), "grid")
+    assert found_in(pages, blobs)[1:] == [
+        (
+            "page 2",
+            [head, *([] if said else [["Q0", "none"]]), ["Q1", "none"], ["Q2", " ".join([*last, "circuit or later"])]],
+        ),
+        ("page 3", [head, ["Q3", "none"]]),
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import inf
 from typing import NamedTuple
 
@@ -134,9 +135,10 @@ class _Writer:
             rows = self._without_rest(rows[1:] if said else rows)
             rows = [head, *rows] if rows and (said or _names_columns(head)) else rows
             if not rows:  # all of it was the end of a row: the table before may go on behind it
-                self._table = self._table if last else None
+                unended = replace(self._table.table, room=table.room)
+                self._table = self._table._replace(table=unended) if last else None
                 return
-            table = Table(rows, table.x0, table.x1, table.y0, table.y1, table.columns)
+            table = replace(table, rows=rows)
         text = pipe_table(rows)
         if text:
             self._parts.append(Part("table", text, self._locator, caption or self._title))

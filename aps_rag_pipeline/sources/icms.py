@@ -50,7 +50,7 @@ class DocumentFiles(FileSource):
     """One record a document. Without a sidecar row a file is a document of its own, its path the id."""
 
     key: ClassVar[str] = SOURCE
-    version: ClassVar[int] = 10
+    version: ClassVar[int] = 11
     patterns: ClassVar[tuple[str, ...]] = ("*",)
 
     def units(self, listing: Listing) -> Iterator[Unit]:

@@ -213,7 +213,7 @@ class WebCenter(LiveSource[Item]):
     """`form: webcenter`."""
 
     key: ClassVar[str] = SOURCE
-    version: ClassVar[int] = 9
+    version: ClassVar[int] = 10
 
     def scan(self, memory: Memory) -> DocumentScan:
         return DocumentScan(self.feed, self.context, memory)
