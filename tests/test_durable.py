@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from aps_rag_pipeline.stores.catalog import Catalog
+from aps_rag_pipeline.stores.tables import EDGES, NODES, PASSAGES, RECORDS
+from aps_rag_pipeline.sync import names
 from tests.damaged_home import new_facility
 
 Look = Callable[[Path, Path], None]
@@ -57,6 +60,34 @@ def test_what_is_published_is_on_the_disk_before_it_has_its_name(
     facility.log["shift-1"][116] = "Entry 16: recovered"
     facility.write().sync()
     assert disk.renamed.count("releases") >= 2
+
+
+def test_a_stage_is_noted_when_what_it_wrote_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    facility = new_facility(tmp_path)
+    disk, home, noted = Disk(monkeypatch), facility.home, []
+    tables = {names.DENSE: (RECORDS, PASSAGES, "chunks_*"), names.GRAPH: (NODES, EDGES)}
+    note = Catalog.set_applied
+
+    def set_applied(catalog: Catalog, stage: str, *values: object) -> None:
+        found = [path for name in tables.get(stage, ()) for path in home.lance.glob(f"{name}.lance")]
+        written = [path for folder in found for path in (folder, *folder.rglob("*"))]
+        if stage in tables:
+            assert len(found) == len(tables[stage])
+            written.append(home.lance)
+        elif stage == names.SPARSE:
+            written.append(home.tantivy)
+        elif stage.startswith(f"{names.MARTS}:"):
+            written += [home.marts, *home.marts.iterdir()]
+        assert [path for path in written if disk.lacks(path)] == []
+        noted.append(stage)
+        note(catalog, stage, *values)
+
+    monkeypatch.setattr(Catalog, "set_applied", set_applied)
+    facility.sync()
+    facility.log["shift-1"][116] = "Entry 16: recovered"
+    facility.write().sync()
+    assert [noted.count(stage) for stage in (names.DENSE, names.SPARSE, names.GRAPH)] == [2, 2, 2]
+    assert sum(stage.startswith(f"{names.MARTS}:") for stage in noted) > 6
 
 
 def test_the_catalog_waits_for_the_disk_with_each_commit(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ import msgspec
 import tantivy
 
 from aps_rag_pipeline.failpoints import passing
+from aps_rag_pipeline.stores.durable import write_through
 
 WRITER_HEAP_BYTES = 128_000_000
 #: An index is written anew when more than one document in so many has been deleted: segments keep what was deleted.
@@ -91,6 +92,7 @@ def open_index(folder: Path) -> tantivy.Index:
 def create_index(folder: Path) -> tantivy.Index:
     clear(folder)  # of what a run that died on the way here has left
     folder.mkdir(parents=True, exist_ok=True)
+    write_through(folder.parent)
     passing("bm25.create.before")
     index = tantivy.Index(schema(), path=str(folder))
     passing("bm25.create.after")
@@ -162,6 +164,7 @@ class SparseWriter:
 
     def commit(self) -> None:
         self._writer.commit()
+        write_through(self.folder)  # Tantivy waits for the disk with its files, not with the renaming of their list
 
     def close(self) -> None:
         self._writer.wait_merging_threads()

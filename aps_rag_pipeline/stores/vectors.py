@@ -17,9 +17,11 @@ import pyarrow as pa
 from aps_rag_pipeline.failpoints import passing
 from aps_rag_pipeline.stores import indexing
 from aps_rag_pipeline.stores.damage import DamagedStoreError, reading
+from aps_rag_pipeline.stores.durable import write_through, write_through_all
 from aps_rag_pipeline.stores.home import Home
 from aps_rag_pipeline.stores.indexing import Kind
 from aps_rag_pipeline.stores.lance import lancedb
+from aps_rag_pipeline.stores.releases import written_at
 from aps_rag_pipeline.stores.tables import sql_list
 
 log = logging.getLogger(__name__)
@@ -41,7 +43,7 @@ class LanceTables:
     """The tables of a home. Concurrent writers would duplicate rows: the home's writer lock must be held."""
 
     def __init__(self, home: Home) -> None:
-        self._folder = home.lance
+        self._home, self._folder = home, home.lance
         self._open: dict[str, Any] = {}
 
     @cached_property
@@ -83,6 +85,13 @@ class LanceTables:
             table.add(pa.Table.from_batches(batches, schema=schema))
             passing("lance.add.after")
         return sum(batch.num_rows for batch in batches)
+
+    def carry(self, *names: str) -> None:
+        """Carry to the disk what was written of these tables since the newest release: Lance does not wait for it."""
+        since = written_at(self._home)
+        for name in names:
+            write_through_all(self.folder(name), since=since)
+        write_through(self._folder)
 
     def settle(self, name: str, indexed: Mapping[str, Kind]) -> int:
         """Compact a table that has fallen into many pieces, build what indexes it is large enough for, keep those that

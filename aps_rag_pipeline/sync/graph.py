@@ -58,7 +58,7 @@ def build_graph(workspace: Workspace) -> StageReport:
         passing("graph.batch.after")
         return counts
 
-    return run_stage(workspace, GRAPH, EXTRACTOR, work, batch=_BATCH)
+    return run_stage(workspace, GRAPH, EXTRACTOR, work, batch=_BATCH, carry=lambda: tables.carry(NODES, EDGES))
 
 
 def all_nodes(catalog: Catalog) -> Iterator[rows.Row]:

@@ -131,7 +131,9 @@ def index_dense(workspace: Workspace, configured: ConfiguredModel) -> StageRepor
         passing("dense.batch.after")
         return counts
 
-    return run_stage(workspace, DENSE, version, work, batch=_INDEX_BATCH)
+    return run_stage(
+        workspace, DENSE, version, work, batch=_INDEX_BATCH, carry=lambda: tables.carry(RECORDS, PASSAGES, chunks)
+    )
 
 
 def index_sparse(workspace: Workspace) -> StageReport:

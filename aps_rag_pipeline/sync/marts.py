@@ -57,6 +57,7 @@ def build_mart(workspace: Workspace, model: SqlModel) -> StageReport:
     passing("mart.rename.before")
     os.replace(draft, path)
     passing("mart.rename.after")
+    write_through(path.parent)  # the note would outlive the renaming
     with catalog.transaction():
         catalog.set_applied(report.stage, version, target)
     return report

@@ -66,9 +66,8 @@ def publish(workspace: Workspace, configured: ConfiguredModel) -> StageReport:
         scrub.rewrite_tables(workspace)
     number = newest.number + 1 if newest else 1
     pinned = _pin(workspace, configured.description, number)
-    # Neither Lance nor the renaming of a mart waits for the disk.
-    write_through_all(home.lance, since=releases.written_at(home))
-    write_through(home.marts)
+    tables = LanceTables(home)
+    tables.carry(*tables.names())  # what was settled since their stages, and the tags
     _write(workspace, _manifest(workspace, configured.description, number, target, pinned, versions))
     report.counts["changed"] = 1
     report.counts["number"] = number
