@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from aps_rag_pipeline.stores import releases
-from aps_rag_pipeline.sync import state
+from aps_rag_pipeline.sync import pipeline, state
 from aps_rag_pipeline.sync.backup import BackupError, back_up, restore
 from aps_rag_pipeline.sync.purge import purge
 from query import Corpus
@@ -82,6 +82,33 @@ def test_no_release_with_what_was_purged_since_is_served_after_a_restore(facilit
     assert not [name for name in facility.home.root.rglob("*") if name.is_file() and b"winterg" in name.read_bytes()]
     assert all(keys == set(facility.live()) for keys in facility.everywhere().values())
     assert {"BELY:2", "BELY:3"}.isdisjoint(facility.live())
+
+
+def test_a_purge_is_carried_to_a_record_that_only_the_backups_release_still_has(
+    facility: Facility, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facility.log["shift-1"][2] = "Entry 2: the passphrase is wintergreen"
+    facility.write().sync()
+    del facility.log["shift-1"][2]
+    facility.write()
+
+    def cut_off(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pipeline, "complete", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            facility.sync()
+    back_up(facility.home, tmp_path / "backup")  # the catalog is ahead of the release
+    facility.sync()
+    with facility.workspace() as workspace:
+        purge(workspace, "BELY:2")
+    assert restore(tmp_path / "backup", facility.home, force=True).purged == ["BELY:2"]
+    assert releases.numbers(facility.home) == []
+    facility.sync()
+    assert not [
+        path for path in facility.home.root.rglob("*") if path.is_file() and b"wintergreen" in path.read_bytes()
+    ]
 
 
 def test_a_purge_is_carried_to_the_record_as_it_was_called_when_the_backup_was_made(

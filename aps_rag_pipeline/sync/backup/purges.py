@@ -38,7 +38,7 @@ def carry(home: Home, staged: Home) -> list[str]:
     purges, feeds = _known(home)
     with Catalog(staged) as catalog:
         with catalog.transaction() as connection:
-            gone = _still_live(catalog, purges, feeds)
+            gone = _still_there(catalog, purges, feeds)
             connection.executemany(
                 "insert or ignore into purged (source, feed, id, at, unit) values (?, ?, ?, ?, ?)", purges
             )
@@ -97,11 +97,12 @@ def _read(home: Home, old: sqlite3.Connection) -> tuple[list[Purge], set[str]]:
     return purges, {row[0] for row in old.execute("select feed from feeds")}
 
 
-def _still_live(catalog: Catalog, purges: list[Purge], feeds: set[str]) -> dict[int, str]:
-    """Number → key of the live records that were purged: by id, by a former id, or as the item of a unit; also in a
-    feed that was called otherwise when the backup was made. `feeds` are those of the present home."""
+def _still_there(catalog: Catalog, purges: list[Purge], feeds: set[str]) -> dict[int, str]:
+    """Number → key of the records that were purged since: by id, by a former id, or as the item of a unit; also in a
+    feed that was called otherwise when the backup was made, and such as the source had removed, which the release may
+    still hold. `feeds` are those of the present home."""
     found: dict[int, str] = {}
-    then = catalog.rows("select distinct source, feed from records where removed = 0")
+    then = catalog.rows("select distinct source, feed from records")
     names = {row["feed"] for row in then}
     for source, feed in then:
         of_source = (purge for purge in purges if purge.source == source)
@@ -110,8 +111,11 @@ def _still_live(catalog: Catalog, purges: list[Purge], feeds: set[str]) -> dict[
             continue
         ids, units = {purge.id for purge in meant}, {purge.unit for purge in meant if purge.unit}
         for row in catalog.connection.execute(
-            "select rid, key, id, unit, body from records where feed = ? and removed = 0", (feed,)
+            "select rid, key, id, unit, body from records r where feed = ? and not (removed = 1 and exists "
+            "(select 1 from purged p where p.feed = r.feed and p.id = r.id))",
+            (feed,),
         ):
-            if row["unit"] in units or not ids.isdisjoint((row["id"], *former_ids_in(row["body"]))):
+            former = () if row["body"] is None else former_ids_in(row["body"])
+            if row["unit"] in units or not ids.isdisjoint((row["id"], *former)):
                 found[row["rid"]] = row["key"]
     return found
