@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from aps_rag_pipeline.stores.catalog import Catalog
+from aps_rag_pipeline.stores.home import Home
 from aps_rag_pipeline.stores.tables import EDGES, NODES, PASSAGES, RECORDS
-from aps_rag_pipeline.sync import names
+from aps_rag_pipeline.sync import names, pipeline
+from aps_rag_pipeline.sync.backup import back_up, restore, restoring
 from tests.damaged_home import new_facility
 
 Look = Callable[[Path, Path], None]
@@ -88,6 +90,43 @@ def test_a_stage_is_noted_when_what_it_wrote_is_on_the_disk(tmp_path: Path, monk
     facility.write().sync()
     assert [noted.count(stage) for stage in (names.DENSE, names.SPARSE, names.GRAPH)] == [2, 2, 2]
     assert sum(stage.startswith(f"{names.MARTS}:") for stage in noted) > 6
+
+
+def test_a_backup_and_what_is_restored_are_on_the_disk_before_they_have_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facility = new_facility(tmp_path)
+    facility.sync()
+    facility.log["shift-1"][116] = "Entry 16: recovered, see work request 20003"
+    facility.write()
+    with monkeypatch.context() as patched:
+        patched.setattr(pipeline, "publish", _cut_off)
+        with pytest.raises(InterruptedError):
+            facility.sync()  # so that the backup has to bring its graph in line
+    (tmp_path / "backups").mkdir()
+    backup, disk, exchange = tmp_path / "backups" / "first", Disk(monkeypatch), restoring._move_out
+
+    def rename(draft: Path, path: Path) -> None:
+        if path == backup:
+            assert [each for each in (draft, *draft.rglob("*")) if disk.lacks(each)] == []
+            disk.renamed.append("backup")
+        os.replace(draft, path)
+
+    def move_out(home: Home, staged: Home) -> None:
+        assert [each for each in (staged.root, *staged.root.rglob("*")) if disk.lacks(each)] == []
+        disk.renamed.append("exchange")
+        exchange(home, staged)
+
+    monkeypatch.setattr(os, "rename", rename)
+    monkeypatch.setattr(restoring, "_move_out", move_out)
+    back_up(facility.home, backup)
+    assert not disk.lacks(backup.parent)
+    restore(backup, Home(tmp_path / "elsewhere"), force=True)
+    assert [each for each in disk.renamed if each in ("backup", "exchange")] == ["backup", "exchange"]
+
+
+def _cut_off(*_: object) -> None:
+    raise InterruptedError
 
 
 def test_the_catalog_waits_for_the_disk_with_each_commit(tmp_path: Path) -> None:

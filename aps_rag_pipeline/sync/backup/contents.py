@@ -177,23 +177,13 @@ def copy(source: Path, target: Path, *, linked: bool = True) -> StoredFile:
             copied.write(block)
             size += len(block)
         copied.flush()
-        os.fsync(copied.fileno())
         os.fchmod(copied.fileno(), stat.S_IMODE(os.fstat(stream.fileno()).st_mode))
+        os.fsync(copied.fileno())
     return StoredFile(size, made.hexdigest())
 
 
 def files_below(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
-
-
-def sync_folders(folder: Path) -> None:
-    """Bring the names within a folder to the disk."""
-    for path in (folder, *(found for found in folder.rglob("*") if found.is_dir())):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def demand_space(folder: Path, wanted: int) -> None:

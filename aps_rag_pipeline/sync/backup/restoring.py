@@ -15,6 +15,7 @@ from pathlib import Path
 
 from aps_rag_pipeline.failpoints import passing
 from aps_rag_pipeline.stores import releases
+from aps_rag_pipeline.stores.durable import write_through, write_through_all
 from aps_rag_pipeline.stores.home import Home
 from aps_rag_pipeline.stores.lock import WriterLock
 from aps_rag_pipeline.stores.trouble import told
@@ -26,7 +27,6 @@ from aps_rag_pipeline.sync.backup.contents import (
     copy,
     demand_space,
     explained,
-    sync_folders,
     verify,
 )
 
@@ -75,6 +75,7 @@ def restore(backup: Path, home: Home, *, force: bool = False, timeout_s: float =
             try:
                 _stage(backup, contents, staged)
                 purged = purges.carry(home, staged)
+                write_through_all(staged.root)
             except BaseException:
                 shutil.rmtree(staged.root, ignore_errors=True)
                 raise
@@ -146,10 +147,9 @@ def _link(source: Path, target: Path) -> None:
 def _exchange(home: Home, staged: Home) -> None:
     """Readers see no release from the first move to the last. Cut off anywhere behind the mark, it is made again by the
     next restore; the catalog, which knows what was purged, is the old one or the new one at every moment."""
-    sync_folders(staged.root)
     passing("restore.mark.before")
     home.restoring.touch()
-    _sync_names(home.root)
+    write_through(home.root)
     passing("restore.mark.after")
     _move_out(home, staged)
     passing("restore.catalog.before")
@@ -161,7 +161,8 @@ def _exchange(home: Home, staged: Home) -> None:
         passing("restore.in.after")
     if staged.models.is_dir():
         shutil.copytree(staged.models, home.models, dirs_exist_ok=True)
-    _sync_names(home.root)
+        write_through_all(home.models)
+    write_through(home.root)
     passing("restore.sweep.before")
     shutil.rmtree(home.root / _REPLACED)
     passing("restore.sweep.after")
@@ -206,14 +207,6 @@ def _write_over(source: Path, target: Path) -> None:
             target.with_name(target.name + suffix).unlink(missing_ok=True)
         passing("restore.damaged.before")
         os.replace(source, target)
-
-
-def _sync_names(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _demand_unlocked(status: int, *_: int) -> None:

@@ -20,6 +20,7 @@ import msgspec
 
 from aps_rag_pipeline import clock
 from aps_rag_pipeline.stores.catalog import SCHEMA_VERSION, Catalog, CatalogError, iso
+from aps_rag_pipeline.stores.durable import write_through, write_through_all
 from aps_rag_pipeline.stores.home import Home
 from aps_rag_pipeline.stores.releases import Manifest, NoReleaseError, Release, open_release
 from aps_rag_pipeline.stores.trouble import told
@@ -36,7 +37,6 @@ from aps_rag_pipeline.sync.backup.contents import (
     digest,
     explained,
     files_below,
-    sync_folders,
 )
 from aps_rag_pipeline.sync.projection import forget
 
@@ -77,6 +77,7 @@ def back_up(home: Home, target: Path, *, facility: str = "", models: bool = Fals
         with _one_home(home):
             contents = _Writing(home, draft, release, models).run(facility)
         os.rename(draft.root, target)
+        write_through(target.parent)
     return contents
 
 
@@ -189,7 +190,7 @@ class _Writing:
             files=self._verified(), **values,
         )  # fmt: skip
         (self.draft.root / CONTENTS).write_bytes(msgspec.json.format(msgspec.json.encode(contents)))
-        sync_folders(self.draft.root)
+        write_through_all(self.draft.root)
         return contents
 
     @property
