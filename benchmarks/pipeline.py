@@ -95,6 +95,7 @@ class Facility:
             if cold:
                 self._prepare(form, copied)
             if copied:
+                self._sync(step, form, cold=False)  # audits as a whole what the stages built, which no later run does
                 return {"copied": True}
             found = self._sync(step, form, cold)
             disk, files = disk_mib(self.home(form), MODEL_FILES)
