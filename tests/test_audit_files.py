@@ -13,9 +13,10 @@ from typer.testing import CliRunner
 from aps_rag_pipeline.cli import app
 from aps_rag_pipeline.stores import releases
 from aps_rag_pipeline.stores.damage import DamagedStoreError, reading
+from aps_rag_pipeline.sync import pipeline
 from aps_rag_pipeline.sync.apply import apply_spool
 from aps_rag_pipeline.sync.fetch import fetch
-from tests.damaged_home import Bench, new_facility, said
+from tests.damaged_home import Bench, new_facility, said, trip
 
 
 @pytest.fixture(scope="module")
@@ -159,6 +160,45 @@ def test_a_version_that_only_a_release_has_costs_the_release_alone(bench: Bench)
     assert "dropped release 1, which could not be mended" in done
     assert not any("table" in line for line in done)
     assert said(left) == set()
+
+
+@pytest.mark.parametrize("stored", ["records", "edges"])
+def test_a_release_serves_on_while_a_damaged_table_waits_for_the_sync_that_it_needs(bench: Bench, stored: str) -> None:
+    facility = bench.facility
+    known = set(facility.home.lance.rglob("data/*"))
+    facility.log["shift-1"][116] = f"Entry 16: {trip(116)}, see work request 20003"
+    facility.write()
+    with facility.workspace() as workspace:
+        fetch(workspace, workspace.settings.feeds)
+        apply_spool(workspace)
+        for stage in pipeline.STAGES:
+            stage(workspace, bench.model())
+    (path,) = set(facility.home.lance.glob(f"{stored}.lance/data/*")) - known
+    cut_short(path)
+    bench.run("update stages set version = 'of before' where stage = 'chunks'")
+    _, done, left = bench.repair()
+    assert done == [
+        f"set the damaged table {stored} back to what is released",
+        "stages ran with another model, cut or version than they would now: `aps-rag sync` runs them again",
+    ]
+    assert {kind for kind, _, _ in said(left)} == {"behind"}
+    assert bench.finds(bench.key)
+    facility.sync()
+    assert said(bench.look(deep=True)) == set()
+    assert bench.finds("BELY:116")
+
+
+@pytest.mark.parametrize("damage", [cut_short, lambda path: path.write_bytes(b"")])
+def test_a_table_whose_newest_version_cannot_be_opened_serves_nobody_and_goes(
+    bench: Bench, damage: Callable[[Path], None]
+) -> None:
+    bench.tables.table("records").add(bench.tables.table("records").to_arrow())
+    damage(file_of(bench, "records.lance/_versions/*.manifest"))
+    bench.run("update stages set version = 'of before' where stage = 'chunks'")
+    _, done, _ = bench.repair()
+    assert done[0] == "dropped the damaged table records"
+    bench.facility.sync()
+    assert bench.finds(bench.key)
 
 
 def test_the_command_tells_of_damaged_files_and_repairs_them(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

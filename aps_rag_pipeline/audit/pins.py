@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from aps_rag_pipeline.audit.findings import Damage
+from aps_rag_pipeline.audit.releases import Pinned
 from aps_rag_pipeline.audit.rows import open_bm25
 from aps_rag_pipeline.stores import releases
-from aps_rag_pipeline.stores.damage import DamagedStoreError, check_version
+from aps_rag_pipeline.stores.damage import DamagedStoreError, check_version, reading
 from aps_rag_pipeline.stores.home import Home
 from aps_rag_pipeline.stores.releases import LEASE, Manifest
 from aps_rag_pipeline.stores.vectors import LanceTables
@@ -49,6 +50,30 @@ def retire(home: Home, number: int) -> None:
     """No reader finds this release from now on; the collection of the next sync takes its files."""
     if releases.folder_of(home, number).is_dir():  # it may have been collected meanwhile
         releases.retire(home, number, whoever_reads=True)
+
+
+def whole_versions(home: Home, stored: set[str]) -> dict[str, int]:
+    """Of damaged tables those that a release which can be read pins, and the newest such version of each. Every
+    manifest must be readable."""
+    found: dict[str, int] = {}
+    for number in reversed(releases.numbers(home)):
+        manifest = releases.read_manifest(home, number)
+        missing = stored.intersection(manifest.tables) - found.keys()
+        if missing and _is_served(home, manifest) and _is_whole(home, manifest):
+            found |= {name: manifest.tables[name] for name in missing}
+    return found
+
+
+def _is_served(home: Home, manifest: Manifest) -> bool:
+    """Whether readers can open the tables: where the newest version of one cannot be, they cannot have another."""
+    try:
+        with reading(home.lance):
+            pinned = Pinned(home, manifest)
+            for stored in manifest.tables:
+                pinned.table(stored)
+    except DamagedStoreError:
+        return False
+    return True
 
 
 def _is_whole(home: Home, manifest: Manifest) -> bool:

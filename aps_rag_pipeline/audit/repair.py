@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aps_rag_pipeline.audit.findings import Damage, Findings
 from aps_rag_pipeline.audit.nodes import mentioning
-from aps_rag_pipeline.audit.pins import mend_releases, retire
+from aps_rag_pipeline.audit.pins import mend_releases, retire, whole_versions
 from aps_rag_pipeline.audit.refetching import read_again
 from aps_rag_pipeline.audit.rows import BM25
 from aps_rag_pipeline.audit.run import audit
@@ -20,9 +20,9 @@ from aps_rag_pipeline.sync import pipeline
 from aps_rag_pipeline.sync.graph import all_edges, all_nodes
 from aps_rag_pipeline.sync.marts import mart_path
 from aps_rag_pipeline.sync.model import ConfiguredModel
-from aps_rag_pipeline.sync.names import PROJECTION, PROJECTION_VERSION
+from aps_rag_pipeline.sync.names import DENSE, GRAPH, PROJECTION, PROJECTION_VERSION
 from aps_rag_pipeline.sync.projection import project
-from aps_rag_pipeline.sync.workspace import Workspace, touch
+from aps_rag_pipeline.sync.workspace import Workspace, start_over, touch
 
 #: What one repair uncovers the next one mends; damage that outlives these is of a kind that repairing cannot help.
 _ROUNDS = 3
@@ -50,8 +50,9 @@ def audit_and_repair(
 
 def _mend(workspace: Workspace, model: ConfiguredModel, damage: Damage) -> list[str]:
     done, lost = mend_releases(workspace.home, damage)
-    if damage.outdated:
-        return done + _drop_tables(workspace.home, damage)  # without them the sync that is needed would stop there
+    if damage.outdated:  # with damaged tables the sync that is needed would stop there
+        kept = _set_back(workspace, damage)
+        return done + kept + _drop_tables(workspace.home, damage)
     newer = bool(lost) or damage.republish or _needs_stages(damage)
     if newer:
         done += _mark(workspace, model, damage)
@@ -110,6 +111,19 @@ def _drop_strangers(catalog: Catalog, rids: set[int], number: int) -> None:
     catalog.connection.executemany(
         "update edges set removed = 1, changeset = ? where rid = ?", ((number, rid) for rid in rids)
     )
+
+
+def _set_back(workspace: Workspace, damage: Damage) -> list[str]:
+    """Damaged tables that a release which serves needs, as that release has them: it goes on until the sync that may
+    take hours has put another in its place. They count as damaged no more."""
+    tables, catalog, done = LanceTables(workspace.home), workspace.catalog, []
+    for name, version in whole_versions(workspace.home, damage.stores).items():
+        stage = GRAPH if name in (NODES, EDGES) else DENSE
+        start_over(catalog, stage, str(catalog.value("select version from stages where stage = ?", (stage,))))
+        tables.set_back(name, version)
+        damage.stores.discard(name)
+        done.append(f"set the damaged table {name} back to what is released")
+    return done
 
 
 def _drop_tables(home: Home, damage: Damage) -> list[str]:

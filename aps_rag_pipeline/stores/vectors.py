@@ -119,6 +119,10 @@ class LanceTables:
         rows = lance.dataset(table.uri, version=int(table.version)).scanner(batch_size=_REWRITTEN_ROWS).to_reader()
         self._open[name] = self._connection.create_table(name, data=rows, schema=table.schema, mode="overwrite")
 
+    def set_back(self, name: str, version: int) -> None:
+        """Make the newest version of a table hold what an earlier one holds."""
+        self.table(name).restore(version)
+
     def tags(self, name: str) -> list[str]:
         """Names of the tags of a table, sorted; also of those that cannot be read."""
         return sorted(path.stem for path in self.folder(name).glob("_refs/tags/*.json"))
