@@ -226,6 +226,10 @@ def test_an_estimate_changes_nothing(ring: Ring) -> None:
     assert found["backend"] == "hash"
     assert found["chunks_per_s"] > 0
     assert found["measured_chunks"] == 35
+    said = command(ring, "--model", NEW, "--estimate").stdout
+    assert said.startswith(f"{NEW}: 35 chunks of 35 records, 0 embedded already\n")
+    assert "measured by 35 chunks" in said
+    assert "MB more on disk" in said
     assert tree(ring.root) == before
 
 

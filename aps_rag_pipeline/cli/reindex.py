@@ -31,7 +31,7 @@ def reindex(
     """
     from aps_rag_pipeline.progress import terminal_progress
     from aps_rag_pipeline.settings_file import settings_path
-    from aps_rag_pipeline.sync.reindex import aim, is_done, open_preparation
+    from aps_rag_pipeline.sync.reindex import aim, estimate, is_done, open_preparation
 
     target = aim(settings_path(config_file), model)
     with open_preparation(target, terminal_progress(), alone=not estimate_only) as workspace:
@@ -39,11 +39,13 @@ def reindex(
             values = {"state": "nothing to do", "model": target.model.description.name}
             _tell(as_json, values, _nothing(workspace, target))
             return
-        if estimate_only or not yes:
-            found = _estimated(workspace, target, as_json=as_json and estimate_only)
-            if estimate_only:
-                return
-            typer.confirm(f"{found}\nBegin? The release in use serves until it is done", abort=True, err=True)
+        if estimate_only:
+            found = estimate(workspace, target)
+            _tell(as_json, {"state": "estimate", **asdict(found)}, _described(found))
+            return
+        if not yes:
+            said = _described(estimate(workspace, target))
+            typer.confirm(f"{said}\nBegin? The release in use serves until it is done", abort=True, err=True)
         try:
             _run(workspace, target, as_json)
         except KeyboardInterrupt:
@@ -67,16 +69,6 @@ def _run(workspace: Workspace, target: Target, as_json: bool) -> None:
     }
     said = f"release {release} is served" if release else "the release was there already"
     _tell(as_json, done, f"{embedded:,} texts embedded; {said} (the switch took {done['switch_s']} s)")
-
-
-def _estimated(workspace: Workspace, target: Target, *, as_json: bool) -> str:
-    from aps_rag_pipeline.sync.reindex import estimate
-
-    found = estimate(workspace, target)
-    if as_json:
-        print_json({"state": "estimate", **asdict(found)})
-        return ""
-    return _described(found)
 
 
 def _described(found: Estimate) -> str:
