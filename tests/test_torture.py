@@ -32,6 +32,8 @@ _TRIES = 8
 
 #: Places that no sync of a small home comes to.
 _NO_SYNC = (*failpoints.LARGE, *(name for name in failpoints.NAMES if name.startswith(("purge.", "restore."))))
+#: Tables are made once, with the first release of a model: readers of a later one would miss a table that had to be.
+_FIRST = tuple(name for name in failpoints.NAMES if name.startswith("lance.create"))
 #: Places of a home that has something to collect or to write anew.
 _LATER = tuple(name for name in failpoints.NAMES if name.startswith(("collect.", "stage.redo", "bm25.rewrite")))
 
@@ -102,7 +104,7 @@ def test_whatever_was_killed_is_completed_by_the_next_run(forks: Forks, tmp_path
 
 
 every_place = [(mode, name) for mode in ("cold", "increment") for name in failpoints.NAMES if name not in _NO_SYNC]
-every_place = [(mode, name) for mode, name in every_place if mode != "cold" or name not in _LATER]
+every_place = [(mode, name) for mode, name in every_place if name not in (_LATER if mode == "cold" else _FIRST)]
 
 
 @pytest.fixture(scope="module")
@@ -133,8 +135,6 @@ def test_every_place(forks: Forks, twin: Twin, tmp_path: Path, mode: str, place:
     ring.at(number)
     if place.startswith(("stage.redo", "bm25.")) and mode == "increment":
         shutil.rmtree(ring.root / "home" / "tantivy")
-    if place.startswith("lance.create") and mode == "increment":
-        shutil.rmtree(ring.root / "home" / "lance" / "passages.lance")
     with watched(forks, ring, tmp_path / "reader"):
         for _ in range(_TRIES):
             if forks.sync(ring, number, failpoint=place).killed:
