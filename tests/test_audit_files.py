@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 from aps_rag_pipeline.cli import app
 from aps_rag_pipeline.stores import releases
 from aps_rag_pipeline.stores.damage import DamagedStoreError, reading
+from aps_rag_pipeline.stores.home import HomeError
 from aps_rag_pipeline.sync import pipeline
 from aps_rag_pipeline.sync.apply import apply_spool
 from aps_rag_pipeline.sync.fetch import fetch
@@ -217,6 +219,7 @@ def test_the_command_tells_of_damaged_files_and_repairs_them(bench: Bench, monke
         PermissionError(errno.EACCES, "Permission denied"),
         RuntimeError("lance error: LanceError(IO): No space left on device (os error 28)"),
         RuntimeError("lance error: Too many open files (os error 24)"),
+        OSError(errno.EIO, "Input/output error"),
         KeyboardInterrupt(),
     ],
 )
@@ -225,3 +228,61 @@ def test_what_the_disk_or_its_rights_do_is_no_damage(tmp_path: Path, error: Base
         raise error
     with pytest.raises(DamagedStoreError, match="cannot be read \\(lance error: not a manifest\\)"), reading(tmp_path):
         raise RuntimeError("lance error: not a manifest, /src/lance/manifest.rs:12:3")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ESTALE, "Stale file handle"),
+        OSError(errno.ENOTCONN, "Transport endpoint is not connected"),
+        RuntimeError("lance error: LanceError(IO): Unable to open file /x: Stale file handle (os error 116)"),
+        RuntimeError("lance error: Interrupted system call (os error 4)"),
+        RuntimeError("Cannot allocate memory (os error 12)"),
+        ValueError("IoError { io_error: Os { code: 110, kind: TimedOut, message: 'Connection timed out' } }"),
+        RuntimeError("The dataset cannot be read by this version of Lance. Please upgrade Lance. Flags: 64"),
+    ],
+)
+def test_what_passes_is_told_in_a_line_and_costs_no_table(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    import lance
+
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(lance, "dataset", fails)
+    with pytest.raises(HomeError, match=r"chunks_\w+.lance: cannot be read .*; (see to the|a newer version)") as told:
+        bench.repair()
+    assert "\n" not in str(told.value)
+    monkeypatch.undo()
+    assert said(bench.look()) == set()
+
+
+def test_a_server_that_went_away_is_no_damage_of_a_file_either(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    stat = Path.stat
+
+    def stale(path: Path, **options: bool) -> os.stat_result:
+        if path.parent.name == "data":
+            raise OSError(errno.ESTALE, "Stale file handle", str(path))
+        return stat(path, **options)
+
+    monkeypatch.setattr(Path, "stat", stale)
+    with pytest.raises(HomeError, match="Stale file handle"):
+        bench.repair()
+    monkeypatch.undo()
+    assert said(bench.look()) == set()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        FileNotFoundError(errno.ENOENT, "No such file or directory"),
+        RuntimeError("lance error: Object at location /x not found: No such file or directory (os error 2)"),
+        ValueError("IoError { io_error: Os { code: 2, kind: NotFound, message: 'No such file or directory' } }"),
+        RuntimeError("lance error: Invalid argument (os error 22)"),
+        OSError("Couldn't deserialize thrift"),
+    ],
+)
+def test_what_a_file_that_is_gone_or_garbled_makes_the_system_say_is_damage(tmp_path: Path, error: Exception) -> None:
+    with pytest.raises(DamagedStoreError, match="cannot be read"), reading(tmp_path):
+        raise error

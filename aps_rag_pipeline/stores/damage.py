@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import zlib
@@ -11,12 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from aps_rag_pipeline.stores import sparse
+from aps_rag_pipeline.stores.home import HomeError
 from aps_rag_pipeline.stores.trouble import told
 
 #: Ends a message of Lance: the line of its own source.
 _SOURCE_LINE = re.compile(r",? /\S+\.rs:\d+(:\d+)?")
 #: A panic in Rust is an exception of one of these names, of which neither can be imported.
 _PANICS = {"PanicException", "RustPanic"}
+#: How Rust tells the number of what the system said.
+_NUMBERED = re.compile(r"\(os error (\d+)\)|\bOs \{ code: (\d+)")
+#: What the system says where files are gone, or name places in others that are not there; all else it says passes.
+_OF_FILES = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EINVAL}
+_NEWER = "version of lance"
 #: Lance names the file of a version by its distance from this, so that the newest comes first.
 _NEWEST_FIRST = 2**64 - 1
 #: A file of Tantivy ends with a sum of what is before, the length of that and this number, four bytes each.
@@ -36,7 +43,11 @@ class DamagedStoreError(Exception):
 @contextmanager
 def reading(place: Path) -> Iterator[None]:
     """Around what reads a store: whatever a damaged file makes it raise is a DamagedStoreError. A disk that is full, a
-    file that may not be read and the like are no damage."""
+    file that may not be read and the like are no damage.
+
+    Raises:
+        HomeError: the file could not be read at this moment, or by this version of Lance.
+    """
     try:
         yield
     except BaseException as error:
@@ -44,7 +55,20 @@ def reading(place: Path) -> Iterator[None]:
         if not panic and (told(error) or not isinstance(error, (RuntimeError, OSError, ValueError, LookupError))):
             raise
         said = _SOURCE_LINE.sub("", str(error).strip().partition("\n")[0])
+        if not panic and (remedy := _no_damage(error)):
+            raise HomeError(f"{place}: cannot be read ({said}); {remedy}") from error
         raise DamagedStoreError(place, f"cannot be read ({said or type(error).__name__})") from error
+
+
+def _no_damage(error: BaseException) -> str:
+    """What helps where an error tells nothing of what a file holds; empty elsewhere."""
+    if _NEWER in str(error).lower():
+        return "a newer version wrote it: install that again, and nothing is damaged"
+    told_by_rust = [int(one or other) for one, other in _NUMBERED.findall(str(error))]
+    number = error.errno if isinstance(error, OSError) and error.errno else next(iter(told_by_rust), None)
+    if number is None or number in _OF_FILES:
+        return ""
+    return "see to the disk, or to the server and the network that it lies behind, and run it again"
 
 
 def check_table(folder: Path) -> None:
@@ -132,9 +156,10 @@ def _version_of(manifest: Path) -> int:
 
 
 def _demand(path: Path, size: int | None) -> None:
-    if not path.is_file():
+    with reading(path):
+        found = path.stat().st_size if path.is_file() else None
+    if found is None:
         raise DamagedStoreError(path, "is not there")
-    found = path.stat().st_size
     if size and found != size:
         raise DamagedStoreError(path, f"has {found} bytes instead of {size}")
 
