@@ -98,8 +98,8 @@ def release_can_be_read(facility: Facility) -> dg.AssetCheckResult:
 
 @dg.asset_check(
     asset=release,
-    description="Catalog, indexes, marts and release say the same, by ids and content. A release is audited once; of a "
-    "large one what has not moved since the last is only counted, until everything is reconciled.",
+    description="Catalog, indexes, marts and release say the same, by ids and content. A release is audited once; "
+    "of one with 2,000 chunks and more, what has not moved since the last is counted, until everything is reconciled.",
 )
 def audit_is_clean(context: dg.AssetCheckExecutionContext, facility: Facility) -> dg.AssetCheckResult:
     from aps_rag_pipeline.audit.remembered import is_audited, proved_until, read_last, remember

@@ -16,8 +16,8 @@ from aps_rag_pipeline.sync import state
 _FILE = "audit.json"
 #: After so long everything is looked at again, also where nobody reconciles.
 _WHOLE_EVERY = timedelta(days=8)
-#: Releases of fewer chunks are looked at as a whole each time: it takes seconds.
-WHOLE_BELOW = 20_000
+#: Releases of fewer chunks are looked at as a whole each time: it takes a second or two.
+WHOLE_BELOW = 2_000
 
 
 class LastAudit(msgspec.Struct, frozen=True):
