@@ -98,9 +98,9 @@ def measure(
 
 
 def _end_with_parent() -> None:
-    """In the child: ask Linux for SIGTERM when the benchmark is killed, or it goes on beside the one that resumes."""
+    """In the child: ask Linux for its end when the benchmark is killed, or it goes on beside the one that resumes."""
     if _LIBC is not None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 class _Sampler(threading.Thread):

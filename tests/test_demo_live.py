@@ -85,7 +85,11 @@ def test_a_taken_port_is_told(demo: Path) -> None:
 def test_serve_writes_settings_and_ends_with_a_signal(demo: Path) -> None:
     (demo / SETTINGS).unlink(missing_ok=True)
     command = [sys.executable, "-u", "-m", "aps_rag_pipeline.cli", "demo", "serve", "--out", str(demo), "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+
+    def hear() -> None:  # whoever runs the tests in the background may have them ignore it, and children inherit that
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=hear) as process:
         assert process.stdout is not None
         shown = ""
         for line in process.stdout:

@@ -211,11 +211,11 @@ def test_thousands_of_silent_pvs_cost_a_few_time_outs(
 ) -> None:
     monkeypatch.setattr(f"aps_rag_pipeline.sources.pvs.{protocol}._AT_ONCE", 4)
     monkeypatch.setattr(Patience, "_LEAST_S", 0.01)
-    names = [f"T:NO{number}" for number in range(24)]
+    names = [f"T:NO{number}" for number in range(120)]  # in fours, a second each: half a minute
     started = time.monotonic()
     said = read_now(names, protocol, timeout_s=1, **address(protocol, running))
     assert list(said) == names
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
     assert said["T:NO0"].problem == "no answer within 1 s"
     assert said["T:NO23"].problem == "no answer within 0.03125 s"
 
