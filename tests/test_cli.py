@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
+from aps_rag_pipeline.cli import app, job
 from aps_rag_pipeline.settings import Settings, SettingsError
-from aps_rag_pipeline.stores.vectors import LanceTables
-from tests.small_facility import Facility, kicker_facility
+from tests.small_facility import Facility
 
 AWKWARD = "log book, süd (alt) 2026"
 
@@ -49,22 +50,14 @@ def test_a_sync_shows_what_it_did_and_a_second_that_there_was_nothing(facility: 
     assert "none was started" in aps_rag("sync", cwd=facility.root).stdout
 
 
-def test_what_an_audit_found_is_said_by_the_next_sync(tmp_path: Path) -> None:
-    made = kicker_facility(tmp_path)
-    assert made.config_path.is_file()
-    assert aps_rag("sync", cwd=tmp_path).returncode == 0
-    LanceTables(made.home).table("passages").delete("key = 'BELY:3'")
-    assert aps_rag("audit", cwd=tmp_path).returncode == 1
-    done = aps_rag("sync", cwd=tmp_path)
-    assert done.returncode == 1
-    assert "audit_is_clean" in done.stdout
-
-
-def test_a_reconciliation_and_one_source_are_run_whatever_has_moved(facility: Facility) -> None:
-    for arguments in (["--reconcile"], ["--source", "bely"]):
-        outcome = json.loads(aps_rag("sync", "--json", *arguments, cwd=facility.root).stdout)
-        assert outcome["run_id"]
-        assert not outcome["nothing_since"]
+@pytest.mark.parametrize("arguments", [["--reconcile"], ["--source", "bely"], []])
+def test_a_reconciliation_and_one_source_are_run_whatever_has_moved(
+    facility: Facility, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.setattr(job, "look_first", lambda _: job.Outcome("", True, nothing_since="an hour ago"))
+    monkeypatch.setattr(job, "run_job", lambda *_, **__: job.Outcome("a run", True))
+    done = CliRunner().invoke(app, ["sync", "--json", *arguments, "-c", str(facility.config_path)])
+    assert json.loads(done.stdout)["run_id"] == ("a run" if arguments else "")
 
 
 def test_status_tells_feeds_and_release(facility: Facility) -> None:

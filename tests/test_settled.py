@@ -12,10 +12,16 @@ from typing import Any
 import pytest
 
 from aps_rag_pipeline import clock
+from aps_rag_pipeline.audit.findings import Findings
+from aps_rag_pipeline.audit.remembered import remember
+from aps_rag_pipeline.audit.run import audit
+from aps_rag_pipeline.cli.job import look_first
 from aps_rag_pipeline.stores import releases
 from aps_rag_pipeline.stores.lock import HomeTakenError, WriterLock
+from aps_rag_pipeline.stores.vectors import LanceTables
 from aps_rag_pipeline.sync import scrub, settled, state
 from aps_rag_pipeline.sync.fetch import fetch
+from aps_rag_pipeline.sync.model import configured_model
 from aps_rag_pipeline.sync.pipeline import STAGES
 from aps_rag_pipeline.sync.purge import purge
 from aps_rag_pipeline.sync.settled import begin, note_settled, still_settled
@@ -188,6 +194,21 @@ def test_whatever_could_give_a_run_something_to_do_starts_it(
     before = state.read_feed(facility.home, "bely", "logbook")
     assert still_settled(facility.settings) is None
     assert state.read_feed(facility.home, "bely", "logbook") == before
+
+
+def test_after_an_audit_that_found_something_a_run_says_so_again(facility: Facility) -> None:
+    def look() -> Findings:
+        with facility.workspace() as workspace:
+            found = audit(workspace, configured_model(facility.settings, facility.home))
+        remember(facility.home, found)
+        return found
+
+    assert look_first(facility.settings) is None  # it was never audited
+    assert not look().counts
+    assert look_first(facility.settings) is not None
+    LanceTables(facility.home).table("passages").delete("key = 'BELY:3'")
+    assert look().counts
+    assert look_first(facility.settings) is None
 
 
 def test_an_event_that_a_source_told_starts_a_run(facility: Facility) -> None:

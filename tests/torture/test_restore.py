@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import sqlite3
@@ -42,6 +43,14 @@ for line in sys.stdin:
 #: Some come to several times.
 _PLACES = [name for name in failpoints.NAMES if name.startswith("restore.")]
 _PLACES += ["restore.out.after:3", "restore.in.after:2", "restore.in.after:4"]
+if "APS_RAG_KILLS" not in os.environ:  # the short form: one before the mark, some in the middle, one near the end
+    _PLACES = [
+        "restore.mark.before",
+        "restore.out.after:3",
+        "restore.catalog.after",
+        "restore.in.after:2",
+        "restore.unmark.before",
+    ]
 
 Kill = Callable[[str, Path, Home], int]
 
