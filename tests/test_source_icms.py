@@ -235,6 +235,20 @@ def folder_outage(tmp_path: Path, cut_off: object) -> None:
     assert not any(failure.permanent for failure in failures(changes))
 
 
+def test_a_sidecar_that_is_written_again_with_the_same_rows_makes_nobody_read_all_files(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, "sidecar.csv")
+    for name in "ab":
+        tree.write(f"{name}.txt", "words")
+    rows = [HEAD, "APS_1,a.txt,A,1,,,,public,", "APS_2,b.txt,B,1,,,,public,"]
+    tree.describe(*rows)
+    assert set(records(tree.changes())) == {"APS_1", "APS_2"}
+    assert tree.sidecar is not None
+    os.utime(tree.sidecar, ns=(1, 1))
+    assert tree.changes() == []
+    tree.describe(rows[0], rows[1].replace(",A,", ",Another,"), rows[2])
+    assert records(tree.changes())["APS_1"].title == "Another"
+
+
 def test_sidecar_as_a_workbook_with_a_column_map(tmp_path: Path) -> None:
     book = openpyxl.Workbook()
     for row in (["Export of 2024"], ["Doc", "Where", "Heading"], ["U1-2.DRW", "d.txt", "Drawing"]):
