@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from aps_rag_pipeline import clock
@@ -170,6 +171,12 @@ def run_begun(facility: Facility) -> None:
     begin(facility.settings)  # and never ended
 
 
+def a_week_gone(facility: Facility) -> None:
+    path = facility.home.state / "settled.json"
+    note = msgspec.json.decode(path.read_bytes(), type=settled.Settled)
+    state.write(path, msgspec.structs.replace(note, at=clock.now() - timedelta(days=7)))
+
+
 def note_lost(facility: Facility) -> None:
     (facility.home.state / "settled.json").write_bytes(b"{")
 
@@ -183,7 +190,7 @@ def feed_unreadable(facility: Facility) -> None:
     [
         edit, add, delete, fetched_only, hold, fail, letter_due, picture_due, other_limits, other_model, feed_gone,
         graph_server, purged, purge_cut_off, collection_cut_off, collection_due, release_lost, note_lost,
-        feed_unreadable, index_lost, table_lost, mart_lost, released_index_lost, run_begun,
+        feed_unreadable, index_lost, table_lost, mart_lost, released_index_lost, run_begun, a_week_gone,
     ],
     ids=lambda happen: happen.__name__,
 )  # fmt: skip

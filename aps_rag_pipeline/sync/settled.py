@@ -32,6 +32,8 @@ from aps_rag_pipeline.sync.model import configured_model
 from aps_rag_pipeline.sync.names import OCR
 
 _FILE = "settled.json"
+#: A run is made all the same after so long: Dagster calls what nobody has looked at for eight days stale.
+_RUN_EVERY = timedelta(days=7)
 #: Where this program lies, and its packages whose files decide what a run makes.
 _TOP = Path(__file__).parents[2]
 _KINDS = {".py", ".sql", ".yaml"}
@@ -95,6 +97,7 @@ def _stands(note: Settled, settings: Settings, home: Home, now: datetime) -> boo
     pictures, newest = state.read_pipeline(home).pictures_retry_at, releases.latest(home)
     return (
         newest is not None
+        and now - note.at < _RUN_EVERY
         and (note.release, note.token) == (newest.number, newest.token)
         and (note.program, note.settings) == (_program(), _digest(settings))
         and (pictures is None or pictures > now)
