@@ -249,6 +249,23 @@ def test_a_sidecar_that_is_written_again_with_the_same_rows_makes_nobody_read_al
     assert records(tree.changes())["APS_1"].title == "Another"
 
 
+def test_a_sidecar_beyond_the_limit_is_told_by_its_size_and_times(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, "sidecar.csv")
+    tree.describe(HEAD, "x" * 1000)
+    assert tree.sidecar is not None
+    states = []
+    for megabytes in (0.0005, 1.0):
+        for moment in (1, 2):
+            os.utime(tree.sidecar, ns=(moment, moment))
+            feed = Feed.model_validate(
+                {"name": "docs", "source": "icms", "location": tree.root, "sidecar": tree.sidecar}
+            )
+            context = SourceContext(ZoneInfo("America/Chicago"), tree.blobs, Limits(max_file_mb=megabytes))
+            states.append(open_source(feed, context).fingerprint())
+    assert states[0] != states[1]
+    assert states[2] == states[3]
+
+
 def test_sidecar_as_a_workbook_with_a_column_map(tmp_path: Path) -> None:
     book = openpyxl.Workbook()
     for row in (["Export of 2024"], ["Doc", "Where", "Heading"], ["U1-2.DRW", "d.txt", "Drawing"]):

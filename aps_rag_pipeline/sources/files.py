@@ -10,6 +10,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any, ClassVar
 
 from aps_rag_pipeline.sources.base import (
@@ -254,12 +255,23 @@ class FileSource(Source):
         states = []
         for path in self.shared_files():
             try:
-                with path.open("rb") as stream:
-                    content = hashlib.file_digest(stream, "sha256").hexdigest()
+                content = self._content_state(path)
             except OSError as error:
                 raise FeedError(f"{path}: cannot be read ({error.strerror or error})") from error
             states.append(f"{path.name}|{content}")
         return _digest(states)
+
+    def _content_state(self, path: Path) -> str:
+        """Of a file that is too large to be read, or none to be read, its size and times."""
+        stat = path.stat()
+        if S_ISREG(stat.st_mode) and stat.st_size <= self.context.limits.max_file_mb * 1e6:
+            return _digest_of_file(path)
+        return f"{stat.st_size}|{stat.st_mtime_ns}|{stat.st_ctime_ns}"
+
+
+def _digest_of_file(path: Path) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def printable(name: str) -> str:
