@@ -108,6 +108,12 @@ class Bench:
         path.write_bytes(msgspec.json.encode(msgspec.structs.replace(newest, **changes)))
 
 
+def copied(synced: Path, folder: Path, key: str = "BELY:100") -> Bench:
+    """A home that was synced once, in a folder of its own."""
+    shutil.copytree(synced, folder, dirs_exist_ok=True)
+    return Bench(new_facility(folder), key)
+
+
 @dataclass(frozen=True)
 class Case:
     """Damage to one record, and what the audit must say of it."""

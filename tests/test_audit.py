@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from aps_rag_pipeline.sync.apply import apply_spool
 from aps_rag_pipeline.sync.fetch import fetch
 from aps_rag_pipeline.sync.purge import purge
 from tests import damaged_home
-from tests.damaged_home import Bench, Case, Found, expected, new_facility, said
+from tests.damaged_home import Bench, Case, Found, copied, expected, new_facility, said
 
 KEYS = [f"BELY:{100 * shift + entry}" for shift in range(4, 0, -1) for entry in range(15)]
 
@@ -29,9 +28,7 @@ def synced(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def bench(synced: Path, tmp_path: Path) -> Bench:
-    shutil.copytree(synced, tmp_path, dirs_exist_ok=True)
-    facility = new_facility(tmp_path)
-    return Bench(facility)
+    return copied(synced, tmp_path)
 
 
 def plant(bench: Bench, cases: Iterable[Case]) -> dict[str, Case]:

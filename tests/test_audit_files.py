@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from aps_rag_pipeline.stores.home import HomeError
 from aps_rag_pipeline.sync import pipeline
 from aps_rag_pipeline.sync.apply import apply_spool
 from aps_rag_pipeline.sync.fetch import fetch
-from tests.damaged_home import Bench, new_facility, said, trip
+from tests.damaged_home import Bench, copied, new_facility, said, trip
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +29,7 @@ def synced(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def bench(synced: Path, tmp_path: Path) -> Bench:
-    shutil.copytree(synced, tmp_path, dirs_exist_ok=True)
-    return Bench(new_facility(tmp_path))
+    return copied(synced, tmp_path)
 
 
 def cut_short(path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -19,7 +18,7 @@ from aps_rag_pipeline.audit.run import audit
 from aps_rag_pipeline.stores import releases
 from aps_rag_pipeline.sync import state
 from tests import damaged_home
-from tests.damaged_home import Bench, Case, new_facility, said
+from tests.damaged_home import Bench, Case, copied, new_facility, said
 
 MOVED = [f"BELY:{300 + entry}" for entry in range(3)]
 UNMOVED = "BELY:100"
@@ -39,8 +38,7 @@ def synced(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def bench(synced: Path, tmp_path: Path) -> Bench:
-    shutil.copytree(synced, tmp_path, dirs_exist_ok=True)
-    return Bench(new_facility(tmp_path), MOVED[0])
+    return copied(synced, tmp_path, MOVED[0])
 
 
 def look(bench: Bench, since: int | None = 1) -> Findings:
