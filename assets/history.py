@@ -12,9 +12,16 @@ from typing import Any, Self
 
 import sqlalchemy
 from dagster._core.storage.event_log.sqlite import SqliteEventLogStorage
+from dagster._core.storage.event_log.sqlite.sqlite_event_log import INDEX_SHARD_NAME
 from dagster._core.storage.runs.sqlite import SqliteRunStorage
+from dagster._core.storage.schedules.sqlite import SqliteScheduleStorage
 from dagster._core.storage.sqlite import SQLITE_BUSY_TIMEOUT_SECONDS
-from dagster._core.storage.sqlite_storage import DagsterSqliteStorage, _event_logs_directory, _runs_directory
+from dagster._core.storage.sqlite_storage import (
+    DagsterSqliteStorage,
+    _event_logs_directory,
+    _runs_directory,
+    _schedule_directory,
+)
 
 #: Databases of runs that stay open: the one that is written, and those that somebody looks at in the UI.
 _OPEN_DATABASES = 8
@@ -50,6 +57,15 @@ def _engine(address: str) -> sqlalchemy.Engine:
     return engine
 
 
+def _has_revision(engine: sqlalchemy.Engine) -> bool:
+    """Whether Alembic has stamped this database, as it does last of all when one is made."""
+    with engine.connect() as connection:
+        return bool(
+            sqlalchemy.inspect(connection).has_table("alembic_version")
+            and connection.execute(sqlalchemy.text("select version_num from alembic_version")).first()
+        )
+
+
 class Runs(SqliteRunStorage):
     def __init__(self, conn_string: str, inst_data: Any = None) -> None:
         self._address = conn_string
@@ -69,7 +85,22 @@ class Runs(SqliteRunStorage):
 class Events(SqliteEventLogStorage):
     def __init__(self, base_dir: str, inst_data: Any = None) -> None:
         self._engines = Engines()
+        self._tables: set[str] = set()
         super().__init__(base_dir, inst_data)
+
+    def has_table(self, table_name: str) -> bool:
+        # Asked several times for each event; a table that is there stays.
+        if table_name not in self._tables:
+            with self._engines.get(self.conn_string_for_shard(INDEX_SHARD_NAME)).connect() as connection:
+                if not sqlalchemy.inspect(connection).has_table(table_name):
+                    return False
+            self._tables.add(table_name)
+        return True
+
+    def _initdb(self, engine: sqlalchemy.Engine, for_index_shard: bool = False) -> None:
+        # Dagster reads its forty migrations to learn that the database has a revision.
+        if not _has_revision(engine):
+            super()._initdb(engine, for_index_shard)
 
     @contextmanager
     def _connect(self, shard: str) -> Iterator[sqlalchemy.Connection]:
@@ -90,9 +121,12 @@ class History(DagsterSqliteStorage):
     """To be named as `storage: custom` in dagster.yaml."""
 
     def __init__(self, base_dir: str, inst_data: Any = None) -> None:
-        super().__init__(base_dir, inst_data)
+        self.base_dir = base_dir
+        self._inst_data = inst_data
         self._run_storage = Runs.from_local(_runs_directory(base_dir))
         self._event_log_storage = Events(_event_logs_directory(base_dir))
+        self._schedule_storage = SqliteScheduleStorage.from_local(_schedule_directory(base_dir))
+        super(DagsterSqliteStorage, self).__init__()  # Dagster's own would open its two beside these
 
     @classmethod
     def from_config_value(cls, inst_data: Any, config_value: Any) -> Self:

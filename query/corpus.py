@@ -97,7 +97,7 @@ class Corpus:
 
     def warm(self) -> None:
         """Load the model, and read into memory what makes questions quick: about 0.8 kB a chunk where vectors have 384
-        dimensions. Without it the first two questions do that, beside their own work."""
+        dimensions, twice that where there are few. Without it the first two questions do that beside their own work."""
         with self._used() as snapshot:
             model = snapshot.load_encoder()
             snapshot.hold()

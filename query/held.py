@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 #: Vectors that are read at once.
 _READ_ROWS = 8_192
+#: So many are all compared with a question in less time than a table or its index takes to be asked, if they lie in
+#: single precision: up to 50 MB where they have 384 dimensions.
+_COMPARED_WHOLE = 32_768
 
 
 class Named:
@@ -70,7 +73,8 @@ class Shelved:
 
 
 class Vectors:
-    """Every chunk's name and vector: two bytes a dimension, since the pipeline keeps half precision; else four.
+    """Every chunk's name and vector: two bytes a dimension where there are many, since the pipeline keeps half
+    precision; else four.
 
     Places are counted from 0 in the order of row numbers.
     """
@@ -95,8 +99,13 @@ class Vectors:
                 before, self._vectors = self._vectors, np.empty(self._vectors.shape, np.float32)
                 self._vectors[: rows.start] = before[: rows.start]
                 self._vectors[rows] = vectors
-        self._order = np.argsort(read)  # the vectors stay where they were read to: there is no room for them twice
+        self._order = np.argsort(read)  # many vectors stay where they were read to: there is no room for them twice
         self._numbers = read[self._order]
+        #: Whether they are few enough to compare all of them.
+        self.few = size <= _COMPARED_WHOLE
+        if self.few:
+            whole = self._vectors[self._order].astype(np.float32)
+            self._vectors, self._order = whole / _lengths(whole)[:, None], np.arange(size)
         self._names: pa.Array = pa.concat_arrays(names).take(self._order) if names else pa.array([], pa.string())
         self._named = Named(self._names.to_pylist(), np.arange(len(read), dtype=np.uint64))
 
@@ -116,8 +125,18 @@ class Vectors:
         found: list[str] = self._names.take(places).to_pylist()
         return found
 
+    def all_cosines(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Of all chunks, where they are few, to several vectors of length 1: shape (vectors, chunks)."""
+        cosines: NDArray[np.float32] = vectors @ self._vectors.T
+        return cosines
+
     def cosines(self, places: Places, vector: NDArray[np.float32]) -> NDArray[np.float32]:
         """Of chunks to a vector of length 1."""
         rows = self._vectors[self._order[places]].astype(np.float32, copy=False)
-        cosines: NDArray[np.float32] = rows @ vector / np.maximum(np.linalg.norm(rows, axis=1), np.float32(1e-12))
+        cosines: NDArray[np.float32] = rows @ vector / _lengths(rows)
         return cosines
+
+
+def _lengths(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    lengths: NDArray[np.float32] = np.maximum(np.linalg.norm(vectors, axis=1), np.float32(1e-12))
+    return lengths

@@ -43,6 +43,8 @@ class Meaning:
         self._size = table.count_rows()
         self._partitions = partitions(table)
         self._rows = lru_cache(maxsize=512)(table.count_rows)
+        # Readers and crowded kinds of source are few; a time is hardly asked for twice.
+        self._admitted = lru_cache(maxsize=64)(self._places)
         self._held: Vectors | None = None
 
     def hold(self) -> None:
@@ -56,6 +58,8 @@ class Meaning:
         The score is the cosine.
         """
         condition, held = filters.narrowing(), self._held
+        if held is not None and held.few:
+            return self._whole(held, vectors, condition, limit)
         query = self._search(vectors, self._probes(filters), limit, held is not None)
         rows = (query if condition is None else query.where(condition, prefilter=True)).to_arrow()
         of = rows["query_index"].to_numpy() if len(vectors) > 1 else np.zeros(rows.num_rows, dtype=np.int32)
@@ -63,6 +67,22 @@ class Meaning:
             return [_as_compared(rows.filter(of == place)) for place in range(len(vectors))]
         places = held.at(rows["_rowid"].to_numpy())
         return [_ranked(held, places[of == place], vector, limit) for place, vector in enumerate(vectors)]
+
+    def _whole(
+        self, held: Vectors, vectors: NDArray[np.float32], condition: str | None, limit: int
+    ) -> list[list[Found]]:
+        """As `near`, by comparing every vector that is held."""
+        cosines = held.all_cosines(vectors)
+        if condition is None:
+            return [_best(held, np.arange(self._size), row, limit) for row in cosines]
+        places = self._admitted(condition)
+        return [_best(held, places, row[places], limit) for row in cosines]
+
+    def _places(self, condition: str) -> NDArray[np.intp]:
+        """Places of the chunks under a condition."""
+        assert self._held is not None
+        rows = self._table.search().where(condition).with_row_id(True).select(["_rowid"]).limit(max(self._size, 1))
+        return self._held.at(np.sort(rows.to_arrow()["_rowid"].to_numpy()))
 
     def among(self, vector: NDArray[np.float32], limit: int, chunk_ids: Sequence[str]) -> list[Found]:
         """The closest of certain chunks."""
@@ -98,7 +118,15 @@ class Meaning:
 def _ranked(held: Vectors, places: NDArray[np.intp], vector: NDArray[np.float32], limit: int) -> list[Found]:
     if not len(places):
         return []
-    cosines = held.cosines(places, vector)
+    return _best(held, places, held.cosines(places, vector), limit)
+
+
+def _best(held: Vectors, places: NDArray[np.intp], cosines: NDArray[np.float32], limit: int) -> list[Found]:
+    if len(cosines) > limit:
+        # Those of the last one's score come along, so that among equals the first stand first.
+        least = np.partition(cosines, -limit)[-limit]
+        near = np.flatnonzero(cosines >= least)
+        places, cosines = places[near], cosines[near]
     best = np.argsort(-cosines, kind="stable")[:limit]
     names = held.names(places[best])
     return [Found(chunk, source_of(chunk), cosine) for chunk, cosine in zip(names, cosines[best].tolist(), strict=True)]

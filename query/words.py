@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -65,6 +65,11 @@ def stems(text: str) -> list[str]:
     """Stems in order of appearance, as the index's text field has them."""
     found: list[str] = _analyzer().analyze(text)
     return found
+
+
+@lru_cache(maxsize=16_384)
+def _stems_of_word(word: str) -> frozenset[str]:
+    return frozenset(stems(word))
 
 
 def words(text: str) -> list[str]:
@@ -170,7 +175,7 @@ def snippet(text: str, question: list[str], length: int = 240) -> str:
     places = [0]
     for piece in pieces:
         places.append(places[-1] + len(piece))
-    marks = [place for piece, place in zip(pieces, places, strict=False) if wanted.intersection(stems(piece))]
+    marks = [place for piece, place in zip(pieces, places, strict=False) if wanted & _stems_of_word(piece)]
     best = max(marks, key=lambda start: (sum(start <= mark < start + length - 40 for mark in marks), -start), default=0)
     start = next((place for place in places if place >= max(best - 30, 0)), 0)
     cut = flat[start : start + length]

@@ -30,6 +30,7 @@ from aps_rag_pipeline.models import (
 from aps_rag_pipeline.models import encoder as encoder_module
 from aps_rag_pipeline.models import export as export_module
 from aps_rag_pipeline.models.export import ensure_exported
+from aps_rag_pipeline.models.hashing import HashEncoder
 from aps_rag_pipeline.models.sample import SAMPLE, lowest_cosine
 from aps_rag_pipeline.settings import Models
 
@@ -250,6 +251,21 @@ def test_many_texts_have_the_vectors_that_one_has(openvino: Encoder, minilm: Pat
     assert lowest_cosine(found, openvino.encode_passages(texts)) > 0.9999
     with pytest.raises(TextTooLongError, match="text 3 "):
         bulk.encode_passages([*texts[:3], "beam " * 300])
+
+
+@pytest.mark.parametrize(
+    ("texts", "at_once", "largest", "batches"), [(31, 1, 31, 1), (31, 2, 3, 11), (300, 2, 32, 10), (1, 2, 1, 1)]
+)
+def test_few_texts_are_shared_by_all_threads(
+    texts: int, at_once: int, largest: int, batches: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = HashEncoder("test:hash-8")
+    encoder.batches_at_once = at_once
+    sizes: list[int] = []
+    embed = encoder.embed
+    monkeypatch.setattr(encoder, "embed", lambda ids, mask: (sizes.append(len(ids)), embed(ids, mask))[1])
+    encoder.encode_passages([f"beam {number}" for number in range(texts)])
+    assert (max(sizes), len(sizes), sum(sizes)) == (largest, batches, texts)
 
 
 def test_the_binding_has_prepared_itself_before_threads_share_it(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import lancedb
@@ -15,7 +16,8 @@ from aps_rag_pipeline.stores import releases
 from aps_rag_pipeline.stores.home import Home
 from aps_rag_pipeline.stores.tables import chunks_schema
 from query import Corpus
-from query.filters import Filters
+from query import held as held_vectors
+from query.filters import Filters, reader
 from query.held import Named, Shelved, Vectors
 from query.meaning import Meaning
 from tests.released import Written, write_release
@@ -35,8 +37,9 @@ def written(folder: Path, vectors: np.ndarray) -> Table:
         rows = [
             {
                 "rid": number, "chunk_id": chunk(number), "passage_id": f"BELY:{number}#0", "key": f"BELY:{number}",
-                "source": "bely", "feed": "bely", "access": ["public"], "text": f"entry {number}",
-                "vector": vectors[number],
+                "source": "bely" if number % 3 else "wiki", "feed": "bely", "text": f"entry {number}",
+                "access": ["public"] if number % 4 else ["ops"], "vector": vectors[number],
+                "created_at": datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=number),
             }
             for number in range(start, min(start + 20, len(vectors)))
         ]  # fmt: skip
@@ -51,8 +54,17 @@ def vectors() -> np.ndarray:
     return made / np.linalg.norm(made, axis=1, keepdims=True)
 
 
+@pytest.fixture
+def many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if there were too many vectors to compare all."""
+    monkeypatch.setattr(held_vectors, "_COMPARED_WHOLE", 0)
+
+
+@pytest.mark.usefixtures("many")
 @pytest.mark.parametrize("kept", [np.float16, np.float32])
-def test_vectors_are_held_exactly_in_as_little_as_holds_them(tmp_path: Path, vectors: np.ndarray, kept: type) -> None:
+def test_many_vectors_are_held_exactly_in_as_little_as_holds_them(
+    tmp_path: Path, vectors: np.ndarray, kept: type
+) -> None:
     stored = vectors.astype(kept).astype(np.float32)
     held = Vectors(written(tmp_path, stored))
     assert held._vectors.dtype == kept
@@ -63,6 +75,7 @@ def test_vectors_are_held_exactly_in_as_little_as_holds_them(tmp_path: Path, vec
     assert held.cosines(places, vectors[0]) == pytest.approx(stored[[50, 7, 33]] @ vectors[0] / lengths, abs=1e-6)
 
 
+@pytest.mark.usefixtures("many")
 def test_vectors_of_which_some_need_more_room_are_all_exact(tmp_path: Path, vectors: np.ndarray) -> None:
     vectors[:30] = vectors[:30].astype(np.float16)
     held = Vectors(written(tmp_path, vectors))
@@ -73,11 +86,25 @@ def test_vectors_of_which_some_need_more_room_are_all_exact(tmp_path: Path, vect
         )
 
 
-@pytest.mark.parametrize("held", [False, True])
-def test_the_nearest_of_several_questions_and_of_some_chunks(tmp_path: Path, vectors: np.ndarray, held: bool) -> None:
-    meaning = Meaning(written(tmp_path, vectors))
-    if held:
+HELD = ["not held", "few", "many"]
+
+
+def meaning_of(table: Table, held: str, request: pytest.FixtureRequest) -> Meaning:
+    if held == "many":
+        request.getfixturevalue("many")
+    meaning = Meaning(table)
+    if held != "not held":
         meaning.hold()
+        assert meaning._held is not None
+        assert meaning._held.few == (held == "few")
+    return meaning
+
+
+@pytest.mark.parametrize("held", HELD)
+def test_the_nearest_of_several_questions_and_of_some_chunks(
+    tmp_path: Path, vectors: np.ndarray, held: str, request: pytest.FixtureRequest
+) -> None:
+    meaning = meaning_of(written(tmp_path, vectors), held, request)
     asked = vectors[[11, 42]]
     for vector, hits in zip(asked, meaning.near(asked, Filters(), 6), strict=True):
         order = [number for number in np.argsort(-(vectors @ vector)) if number >= 5][:6]
@@ -87,6 +114,35 @@ def test_the_nearest_of_several_questions_and_of_some_chunks(tmp_path: Path, vec
     assert some[0].chunk_id == chunk(11)
     assert {hit.chunk_id for hit in some} < {chunk(number) for number in (9, 11, 30)}
     assert meaning.among(vectors[11], 2, []) == []
+
+
+@pytest.mark.parametrize("held", HELD)
+def test_the_nearest_of_those_that_a_filter_leaves(
+    tmp_path: Path, vectors: np.ndarray, held: str, request: pytest.FixtureRequest
+) -> None:
+    meaning = meaning_of(written(tmp_path, vectors), held, request)
+    since = datetime(2026, 1, 31, tzinfo=UTC)
+    left = {
+        Filters(groups=reader(None)): lambda n: True,
+        Filters(groups=reader({"ops"})): lambda n: True,
+        Filters(groups=reader(set())): lambda n: n % 4,
+        Filters(sources=("wiki",)): lambda n: not n % 3,
+        Filters(groups=reader(set()), without=("wiki",), since=since): lambda n: n % 4 and n % 3 and n >= 30,
+        Filters(sources=("icms",)): lambda n: False,
+    }
+    for filters, leaves in left.items():
+        hits = meaning.near(vectors[[8]], filters, 7)[0]
+        order = [n for n in np.argsort(-(vectors @ vectors[8])) if n >= 5 and leaves(n)][:7]
+        assert [hit.chunk_id for hit in hits] == [chunk(n) for n in order]
+        assert [hit.score for hit in hits] == pytest.approx([float(vectors[n] @ vectors[8]) for n in order], abs=1e-6)
+
+
+def test_equals_stand_in_the_order_of_their_rows(tmp_path: Path, vectors: np.ndarray) -> None:
+    vectors[10:50] = vectors[10]
+    meaning = Meaning(written(tmp_path, vectors))
+    meaning.hold()
+    hits = meaning.near(vectors[[10]], Filters(), 9)[0]
+    assert [hit.chunk_id for hit in hits] == [chunk(number) for number in range(10, 19)]
 
 
 @pytest.mark.parametrize("held", [False, True])

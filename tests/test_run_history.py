@@ -106,6 +106,28 @@ def test_a_run_opens_few_engines_however_many_events_it_has(folder: Path, monkey
     assert len(made) == len(set(made)) == 5
 
 
+def test_a_table_that_is_made_later_is_seen_later(folder: Path) -> None:
+    with instance(folder, OURS) as made:
+        events = made.event_log_storage
+        assert events.has_table("event_logs")
+        assert not events.has_table("of_tomorrow")
+        with events.index_connection() as connection:
+            connection.execute(sqlalchemy.text("create table of_tomorrow (n integer)"))
+        assert events.has_table("of_tomorrow")
+
+
+def test_a_database_that_was_cut_off_before_its_revision_is_made_whole(folder: Path) -> None:
+    with instance(folder, OURS) as made:
+        materialise(made)
+        index = made.event_log_storage.path_for_shard("index")
+    with sqlalchemy.create_engine(f"sqlite:///{index}").begin() as connection:
+        connection.execute(sqlalchemy.text("delete from alembic_version"))
+    with instance(folder, OURS) as made:
+        assert rows(made) == 3
+        with made.event_log_storage.index_connection() as connection:
+            assert connection.execute(sqlalchemy.text("select count(*) from alembic_version")).scalar() == 1
+
+
 def test_only_the_databases_in_use_stay_open(tmp_path: Path) -> None:
     engines = history.Engines()
     addresses = [f"sqlite:///{tmp_path / str(n)}.db" for n in range(20)]

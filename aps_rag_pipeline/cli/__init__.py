@@ -7,6 +7,8 @@ or configuration; 3 nothing found (no answer, no such record); 75 another writer
 
 from __future__ import annotations
 
+import atexit
+import gc
 import sys
 from typing import NoReturn
 
@@ -26,6 +28,9 @@ from aps_rag_pipeline.cli import (
     status,
 )
 from aps_rag_pipeline.cli.common import EXIT_USAGE, EXIT_WRONG, harmless
+
+#: New objects that may be there, less those that are gone, before the collector looks for cycles among them.
+_COLLECT_AFTER = 20_000
 
 app = typer.Typer(
     name="aps-rag",
@@ -57,6 +62,10 @@ app.add_typer(demo.app, name="demo", help="A made-up facility with known truth."
 
 def main() -> NoReturn:
     """Run a command; known errors become one line on standard error."""
+    # The collector would look some hundred times through what is imported to stay, and once more, for a second, when
+    # the process ends.
+    gc.set_threshold(_COLLECT_AFTER)
+    atexit.register(gc.freeze)
     try:
         app()
     except Exception as error:

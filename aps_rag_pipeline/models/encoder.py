@@ -17,6 +17,8 @@ Vectors = npt.NDArray[np.float32]
 #: Called with the number of texts that have been encoded since the last call.
 Progress = Callable[[int], None]
 
+#: As long as there are so few texts that a batch can be filled no more than this often for each thread, it is smaller.
+_BATCHES_A_THREAD = 4
 #: Texts that are tokenised and sorted together; bounds the memory besides the result.
 WINDOW = 4096
 
@@ -86,7 +88,8 @@ class Encoder(ABC):
         # Neighbours in length share a batch, so that little of it is padding; the longest go first, so that none of the
         # threads has much left when the others are done.
         order = sorted(range(len(rows)), key=lambda index: len(rows[index]), reverse=True)
-        batches = [order[first : first + self.batch_size] for first in range(0, len(order), self.batch_size)]
+        size = self._batch_size(len(order))
+        batches = [order[first : first + size] for first in range(0, len(order), size)]
 
         def embed(batch: list[int]) -> Vectors:
             return self.embed(*_padded([rows[index] for index in batch]))
@@ -95,6 +98,12 @@ class Encoder(ABC):
             result[[start + index for index in batch]] = _unit(vectors)
             if progress is not None:
                 progress(len(batch))
+
+    def _batch_size(self, texts: int) -> int:
+        """Few texts make smaller batches where several run side by side, so that none of the threads stands idle."""
+        if self.batches_at_once == 1:
+            return self.batch_size
+        return max(min(self.batch_size, texts // (self.batches_at_once * _BATCHES_A_THREAD)), 1)
 
     def _mapped(self, embed: Callable[[list[int]], Vectors], batches: list[list[int]]) -> Iterator[Vectors]:
         if self.batches_at_once == 1 or len(batches) == 1:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import fnmatch
+import functools
 import hashlib
 import logging
 import os
+import re
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISREG
@@ -164,37 +166,43 @@ class FileSource(Source):
             return
         for child in children:
             name = prefix + printable(child.name)
-            if any(fnmatch.fnmatch(child.name, pattern) for pattern in LEFTOVERS):
+            if _any_of(LEFTOVERS)(child.name):
                 if not child.is_dir(follow_symlinks=False):
                     found.ignored.append(Ignored(name, "left behind by an editor, an office or the system"))
                 continue
-            path = Path(child.path)
             try:
-                if child.is_symlink() and not path.resolve().is_relative_to(self.feed.location.resolve()):
+                if child.is_symlink() and not self._is_inside(Path(child.path)):
                     found.ignored.append(Ignored(name, "a link that leads out of the feed's folder"))
                 elif child.is_dir():
-                    identity = _identity(path)
+                    identity = _identity(child)
                     if identity in above:
                         found.ignored.append(Ignored(name, "a link to a folder that contains it"))
                     else:
-                        self._walk(path, name + "/", above | {identity}, found)
-                elif child.is_symlink() and not path.exists():
+                        self._walk(Path(child.path), name + "/", above | {identity}, found)
+                elif child.is_symlink() and not os.path.exists(child.path):
                     found.ignored.append(Ignored(name, "a link to nothing"))
                 else:
-                    self._add(path, name, found)
+                    self._add(child, name, found)
             except (OSError, RuntimeError) as error:  # a loop of links is a RuntimeError before Python 3.13
                 found.failures.append(_failed(name, error))
 
-    def _add(self, path: Path, name: str, found: Listing) -> None:
+    def _is_inside(self, path: Path) -> bool:
+        return path.resolve().is_relative_to(self.feed.location.resolve())
+
+    def _add(self, file: Path | os.DirEntry[str], name: str, found: Listing) -> None:
         if not self._wanted(name):
             if not self.feed.include and not self._excluded(name):
                 found.ignored.append(Ignored(name, "not a kind of file that this source reads by itself"))
             return
-        if not path.is_file():
+        try:
+            stat = file.stat()
+        except FileNotFoundError:  # it was there when the folder was listed
+            found.ignored.append(Ignored(name, "gone before it was looked at"))
+            return
+        if not S_ISREG(stat.st_mode):
             found.ignored.append(Ignored(name, "not a regular file"))
             return
-        stat = path.stat()
-        found.files.append(FileEntry(path, name, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns))
+        found.files.append(FileEntry(Path(file), name, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns))
 
     def _wanted(self, name: str) -> bool:
         return matches(name, self.feed.include or self.patterns) and not self._excluded(name)
@@ -281,11 +289,21 @@ def printable(name: str) -> str:
 
 def matches(name: str, patterns: tuple[str, ...]) -> bool:
     """Whether a path, or its last part, fits one of the glob patterns; letter case does not matter."""
-    base, whole = name.rsplit("/", 1)[-1].lower(), name.lower()
-    return any(fnmatch.fnmatch(base, p.lower()) or fnmatch.fnmatch(whole, p.lower()) for p in patterns)
+    whole = name.lower()
+    fits = _any_of(patterns, lower=True)
+    return fits(whole.rsplit("/", 1)[-1]) or fits(whole)
 
 
-def _identity(path: Path) -> tuple[int, int]:
+@functools.lru_cache(maxsize=64)
+def _any_of(patterns: tuple[str, ...], lower: bool = False) -> Callable[[str], bool]:
+    """Tells whether a name fits one of these glob patterns, which are asked of every file of a folder of many."""
+    if not patterns:
+        return lambda _: False
+    match = re.compile("|".join(fnmatch.translate(glob.lower() if lower else glob) for glob in patterns)).match
+    return lambda name: match(name) is not None
+
+
+def _identity(path: Path | os.DirEntry[str]) -> tuple[int, int]:
     stat = path.stat()
     return stat.st_dev, stat.st_ino
 

@@ -1,13 +1,17 @@
 """The one place that imports LanceDB, so that a question does not wait for what it never uses.
 
-LanceDB imports the client of a remote catalog service whose 366 methods pydantic prepares one by one, a quarter of the
-import. Prepared on their first call instead they behave the same.
+A third of that import prepares what is not used here: the client of a remote catalog service, whose 366 methods and
+160 models pydantic makes ready one by one, and a look at the bytecode of each class for what its methods override.
+Methods and models are made ready at their first use instead, and behave the same; the look is left out.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import ModuleType
 from typing import Any
 
 
@@ -16,13 +20,25 @@ def lancedb() -> Any:
     """The module `lancedb`."""
     import pydantic
 
-    prepared = pydantic.validate_call
-    pydantic.validate_call = _on_first_call(prepared)
-    try:
+    with ExitStack() as replaced:
+        replaced.enter_context(_replaced(pydantic, "validate_call", _on_first_call(pydantic.validate_call)))
+        replaced.enter_context(_replaced(pydantic, "ConfigDict", _at_first_use))
+        if sys.version_info < (3, 12):  # LanceDB needs this package only there
+            import overrides
+
+            replaced.enter_context(_replaced(overrides, "override", _unlooked))
         import lancedb as module
-    finally:
-        pydantic.validate_call = prepared
     return module
+
+
+@contextmanager
+def _replaced(module: ModuleType, name: str, value: Any) -> Iterator[None]:
+    kept = getattr(module, name)
+    setattr(module, name, value)
+    try:
+        yield
+    finally:
+        setattr(module, name, kept)
 
 
 def _on_first_call(prepare: Callable[..., Any]) -> Callable[..., Any]:
@@ -37,3 +53,16 @@ def _on_first_call(prepare: Callable[..., Any]) -> Callable[..., Any]:
         return call
 
     return decorate
+
+
+def _at_first_use(**options: Any) -> dict[str, Any]:
+    """The settings of a pydantic model that is made ready when it is first used."""
+    return {"defer_build": True, **options}
+
+
+def _unlooked(method: Any = None, /, **_: Any) -> Any:
+    """Marks a method as one that overrides another, as `overrides.override` does, without looking for the other."""
+    if method is None:
+        return _unlooked
+    method.__override__ = True
+    return method

@@ -125,11 +125,14 @@ class LanceTables:
 
     def tags(self, name: str) -> list[str]:
         """Names of the tags of a table, sorted; also of those that cannot be read."""
-        return sorted(path.stem for path in self.folder(name).glob("_refs/tags/*.json"))
+        return sorted(path.stem for path in self._tag_file(name, "*").parent.glob("*.json"))
+
+    def _tag_file(self, name: str, tag: str) -> Path:
+        return self.folder(name) / "_refs" / "tags" / f"{tag}.json"
 
     def tagged(self, name: str, tag: str) -> int | None:
         """The version that a tag names; None where there is no such tag, or none that can be read."""
-        if tag not in self.tags(name):
+        if not self._tag_file(name, tag).exists():
             return None
         try:
             with reading(self.folder(name)):
@@ -143,7 +146,7 @@ class LanceTables:
         self.table(name).tags.create(tag, version)
 
     def untag(self, name: str, tag: str) -> None:
-        if tag in self.tags(name):
+        if self._tag_file(name, tag).exists():
             self.table(name).tags.delete(tag)
 
     def drop(self, name: str) -> None:
