@@ -249,6 +249,32 @@ def test_a_sidecar_that_is_written_again_with_the_same_rows_makes_nobody_read_al
     assert records(tree.changes())["APS_1"].title == "Another"
 
 
+def test_only_the_documents_whose_rows_moved_are_read_again(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, "sidecar.csv")
+    for name in "abcd":
+        tree.write(f"{name}.txt", f"words of {name}")
+    rows = {name: f"APS_{name},{name}.txt,Title {name},1,,,,public," for name in "abc"}
+    tree.describe(HEAD, *rows.values())
+
+    def read() -> set[str]:
+        return {change.unit for change in tree.changes() if isinstance(change, Complete)}
+
+    assert read() == {"APS_a", "APS_b", "APS_c", "d.txt"}
+    rows["b"] = rows["b"].replace("Title b", "Another")
+    tree.describe(HEAD, *rows.values())
+    assert read() == {"APS_b"}
+    tree.describe(HEAD, "APS_d,d.txt,Title d,1,,,,public,", *rows.values())  # all other rows move one down
+    assert read() == {"APS_d", "d.txt"}
+    tree.describe(HEAD, *rows.values(), "APS_a,,Title a,2,,,,public,")  # a revision without its file
+    assert read() == {"APS_d", "d.txt", "APS_a"}
+    tree.describe(HEAD, *rows.values(), ",,nothing,,,,,,", "APS_a,,Title a,2,,,,public,")
+    assert read() == {"APS_a", "sidecar sidecar.csv"}  # where its lost row stands is told
+    tree.describe(HEAD.replace("Access", "Remark"), *rows.values())  # now nobody has a label of their own
+    assert read() == {"APS_a", "APS_b", "APS_c", "sidecar sidecar.csv"}
+    tree.describe(HEAD.replace("Access", "Remark"), *rows.values())
+    assert read() == set()
+
+
 def test_a_sidecar_beyond_the_limit_is_told_by_its_size_and_times(tmp_path: Path) -> None:
     tree = Tree(tmp_path, "sidecar.csv")
     tree.describe(HEAD, "x" * 1000)

@@ -45,6 +45,16 @@ class DocumentUnit(Unit):
     blocked: str = ""
     labelled: bool = False
 
+    @property
+    def told(self) -> list[str]:
+        """The rows of the sidecar that are about it: another document's row makes nobody read this one again."""
+        if not (self.rows or self.lost or self.problems):
+            return []
+        # Of rows that describe files, where they stand is left out: one row more would move all below it.
+        described = [f"{file}|{row.said}" for file, row in self.rows]
+        lost = [f"{row.place}|{row.said}" for row in self.lost]
+        return [self.identity, self.blocked, str(self.labelled), *described, "lost", *lost, *map(repr, self.problems)]
+
 
 class DocumentFiles(FileSource):
     """One record a document. Without a sidecar row a file is a document of its own, its path the id."""
