@@ -185,6 +185,8 @@ class Snapshot:
             if not self._retired or self._users or self._closed:
                 return
             self._closed = True
+        for part in ("meaning", "passages", "records"):  # what they hold in memory goes at once
+            self.__dict__.pop(part, None)
         if "pool" in self.__dict__:
             self.pool.shutdown()
         if "index" in self.__dict__:

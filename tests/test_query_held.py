@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -255,6 +258,24 @@ def test_nothing_is_read_twice_nor_given_up_for_the_same_release(home: Home, mon
         assert holding(corpus)
         corpus.warm()
         assert read == [1]
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_what_was_held_of_a_release_goes_with_it(home: Home, tmp_path: Path) -> None:
+    with Corpus.open(home, None) as corpus:
+        corpus.warm()
+        corpus.search("klystron", sources=["bely"])
+        held = weakref.ref(corpus._snapshot.meaning._held)
+        write_release(tmp_path, [Written("bely", "1", "a new entry", ("Entry 1: the gun was conditioned.",))], number=2)
+        assert corpus.refresh() == 2
+        assert held() is None
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def test_a_model_that_was_away_is_looked_for_again(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
