@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import lancedb
 import numpy as np
@@ -269,6 +270,31 @@ def test_what_was_held_of_a_release_goes_with_it(home: Home, tmp_path: Path) -> 
         write_release(tmp_path, [Written("bely", "1", "a new entry", ("Entry 1: the gun was conditioned.",))], number=2)
         assert corpus.refresh() == 2
         assert held() is None
+
+
+def test_a_question_that_waited_for_the_model_does_not_outlive_its_release(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from aps_rag_pipeline import models
+
+    opened, asked = models.open_encoder, threading.Event()
+
+    def slow(*arguments: Any, **named: Any) -> Any:
+        asked.wait(30)
+        return opened(*arguments, **named)
+
+    monkeypatch.setattr(models, "open_encoder", slow)
+    with Corpus.open(home, None) as corpus:
+        gone = weakref.ref(corpus._snapshot)
+        waiting = corpus._snapshot.once_loaded(gone)
+        asked.set()
+        assert waiting.result(30) is corpus._snapshot
+        write_release(tmp_path, [Written("bely", "1", "a new entry", ("Entry 1: the gun was conditioned.",))], number=2)
+        assert corpus.refresh() == 2
+        del waiting
+        gc.collect()
+        assert gone() is None
+        assert corpus.search("gun").hits
 
 
 @pytest.fixture
