@@ -129,8 +129,11 @@ def _flat(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def commit() -> str:
-    """The checkout's commit, marked when files differ from it; empty outside of one."""
-    done = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=REPOSITORY, capture_output=True, text=True, check=False
-    )
-    return done.stdout.strip()
+    """The checkout's commit, marked when files differ from it, reports left out; empty outside of one."""
+    named = _git("describe", "--always").stdout.strip()
+    moved = named and _git("diff", "--quiet", "HEAD", "--", ".", ":!benchmarks/results").returncode
+    return f"{named}-dirty" if moved else named
+
+
+def _git(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["git", *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=False)

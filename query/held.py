@@ -104,8 +104,10 @@ class Vectors:
         #: Whether they are few enough to compare all of them.
         self.few = size <= _COMPARED_WHOLE
         if self.few:
-            whole = self._vectors[self._order].astype(np.float32)
-            self._vectors, self._order = whole / _lengths(whole)[:, None], np.arange(size)
+            whole = self._vectors[self._order].astype(np.float32, copy=False)
+            whole /= _lengths(whole)[:, None]
+            # What is no vector is near nothing.
+            self._vectors, self._order = np.nan_to_num(whole, copy=False, nan=0.0), np.arange(size)
         self._names: pa.Array = pa.concat_arrays(names).take(self._order) if names else pa.array([], pa.string())
         self._named = Named(self._names.to_pylist(), np.arange(len(read), dtype=np.uint64))
 

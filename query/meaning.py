@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,14 +43,15 @@ class Meaning:
         self._size = table.count_rows()
         self._partitions = partitions(table)
         self._rows = lru_cache(maxsize=512)(table.count_rows)
-        # Readers and crowded kinds of source are few; a time is hardly asked for twice.
-        self._admitted = lru_cache(maxsize=64)(self._places)
         self._held: Vectors | None = None
+        self._whole: _Whole | None = None
 
     def hold(self) -> None:
         """Keep all vectors in memory, so that those found near need not be read."""
         if self._held is None:
-            self._held = Vectors(self._table)
+            held = Vectors(self._table)
+            self._whole = _Whole(self._table, held) if held.few else None
+            self._held = held
 
     def near(self, vectors: NDArray[np.float32], filters: Filters, limit: int) -> list[list[Found]]:
         """The `limit` chunks closest to each of several vectors of length 1, shape (n, dimensions), best first.
@@ -58,8 +59,8 @@ class Meaning:
         The score is the cosine.
         """
         condition, held = filters.narrowing(), self._held
-        if held is not None and held.few:
-            return self._whole(held, vectors, condition, limit)
+        if self._whole is not None:
+            return self._whole.near(vectors, condition, limit)
         query = self._search(vectors, self._probes(filters), limit, held is not None)
         rows = (query if condition is None else query.where(condition, prefilter=True)).to_arrow()
         of = rows["query_index"].to_numpy() if len(vectors) > 1 else np.zeros(rows.num_rows, dtype=np.int32)
@@ -67,22 +68,6 @@ class Meaning:
             return [_as_compared(rows.filter(of == place)) for place in range(len(vectors))]
         places = held.at(rows["_rowid"].to_numpy())
         return [_ranked(held, places[of == place], vector, limit) for place, vector in enumerate(vectors)]
-
-    def _whole(
-        self, held: Vectors, vectors: NDArray[np.float32], condition: str | None, limit: int
-    ) -> list[list[Found]]:
-        """As `near`, by comparing every vector that is held."""
-        cosines = held.all_cosines(vectors)
-        if condition is None:
-            return [_best(held, np.arange(self._size), row, limit) for row in cosines]
-        places = self._admitted(condition)
-        return [_best(held, places, row[places], limit) for row in cosines]
-
-    def _places(self, condition: str) -> NDArray[np.intp]:
-        """Places of the chunks under a condition."""
-        assert self._held is not None
-        rows = self._table.search().where(condition).with_row_id(True).select(["_rowid"]).limit(max(self._size, 1))
-        return self._held.at(np.sort(rows.to_arrow()["_rowid"].to_numpy()))
 
     def among(self, vector: NDArray[np.float32], limit: int, chunk_ids: Sequence[str]) -> list[Found]:
         """The closest of certain chunks."""
@@ -113,6 +98,26 @@ class Meaning:
             return query.bypass_vector_index().limit(limit)
         query = query.nprobes(probes)
         return query.limit(limit * more) if compared else query.limit(limit).refine_factor(more)
+
+
+class _Whole:
+    """All vectors of a table of few, every one of which is compared."""
+
+    def __init__(self, table: Table, held: Vectors) -> None:
+        self._held = held
+        self._all = np.arange(table.count_rows())
+        # Readers and crowded kinds of source are few; a time is hardly asked for twice.
+        self._admitted = lru_cache(maxsize=64)(partial(_admitted, table, held))
+
+    def near(self, vectors: NDArray[np.float32], condition: str | None, limit: int) -> list[list[Found]]:
+        places = self._all if condition is None else self._admitted(condition)
+        return [_best(self._held, places, row[places], limit) for row in self._held.all_cosines(vectors)]
+
+
+def _admitted(table: Table, held: Vectors, condition: str) -> NDArray[np.intp]:
+    """Places of the chunks under a condition."""
+    query = table.search().where(condition).with_row_id(True).select(["_rowid"]).limit(max(table.count_rows(), 1))
+    return held.at(np.sort(query.to_arrow()["_rowid"].to_numpy()))
 
 
 def _ranked(held: Vectors, places: NDArray[np.intp], vector: NDArray[np.float32], limit: int) -> list[Found]:

@@ -59,7 +59,7 @@ class Snapshot:
         self._holding = threading.Lock()
         self._encoder: Future[Encoder] | None = None
         if before is not None and before.release.manifest.model.fingerprint == self.release.manifest.model.fingerprint:
-            self._encoder = before._encoder
+            self._encoder = _taken_over(before._encoder)
         self._searched = lru_cache(maxsize=256)(lambda filters: lookup.searched(self.release, filters))
         self._places = lru_cache(maxsize=256)(lambda visible: lookup.places_in(self.release, visible))
         self._beginnings = lru_cache(maxsize=256)(
@@ -189,7 +189,18 @@ class Snapshot:
             self.pool.shutdown()
         if "index" in self.__dict__:
             self.index.close()
+        for part in ("meaning", "passages", "records", "index"):  # what they hold, in memory or open, goes at once
+            self.__dict__.pop(part, None)
         self.release.close()
+
+
+def _taken_over(load: Future[Encoder] | None) -> Future[Encoder] | None:
+    """A load that has ended without the calls that waited for it: they know the release that they were asked of."""
+    if load is None or not load.done() or load.exception() is not None:
+        return load
+    ended: Future[Encoder] = Future()
+    ended.set_result(load.result())
+    return ended
 
 
 def _has_failed(load: Future[Encoder]) -> bool:

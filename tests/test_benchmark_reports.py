@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import xml.etree.ElementTree as ET
 
-from benchmarks import charts, comparison, losses, machine, measuring, pipeline, report, run, side_by_side
+from benchmarks import charts, comparison, ledger, losses, machine, measuring, pipeline, report, run, side_by_side
 from benchmarks.ledger import Ledger
 
 MODEL = "test:hash-32"
@@ -135,3 +136,23 @@ def test_the_drawing_is_xml_with_a_point_for_each_figure():
     circles = [node for node in ET.fromstring(made).iter() if node.tag.endswith("circle")]
     assert len(circles) == 3
     ET.fromstring(charts.growth([]))
+
+
+def test_a_report_that_is_written_meanwhile_makes_no_other_version(tmp_path, monkeypatch):
+    def git(*arguments):
+        author = ("-c", "user.name=n", "-c", "user.email=n@example.org")
+        subprocess.run(["git", *author, *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    monkeypatch.setattr(ledger, "REPOSITORY", tmp_path)
+    report_file, code = tmp_path / "benchmarks" / "results" / "bench.md", tmp_path / "code.py"
+    report_file.parent.mkdir(parents=True)
+    report_file.write_text("first")
+    code.write_text("one = 1\n")
+    git("init", "--quiet")
+    git("add", ".")
+    git("commit", "--quiet", "--message", "all")
+    clean = ledger.commit()
+    report_file.write_text("second")
+    assert ledger.commit() == clean
+    code.write_text("one = 2\n")
+    assert ledger.commit() == f"{clean}-dirty"

@@ -6,10 +6,16 @@ import subprocess
 import sys
 
 _LOOK = """
-import pydantic
+import pydantic, threading
 kept = pydantic.validate_call, pydantic.ConfigDict
 from aps_rag_pipeline.stores.lance import lancedb
+threads = [threading.Thread(target=lancedb) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
 assert lancedb() is __import__("lancedb")
+assert lancedb().query.Query.__pydantic_complete__
 assert (pydantic.validate_call, pydantic.ConfigDict) == kept
 from lance_namespace_urllib3_client.api.table_api import TableApi
 from lance_namespace_urllib3_client.models import ListTablesResponse

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import lancedb
 import numpy as np
@@ -255,6 +259,49 @@ def test_nothing_is_read_twice_nor_given_up_for_the_same_release(home: Home, mon
         assert holding(corpus)
         corpus.warm()
         assert read == [1]
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_what_was_held_of_a_release_goes_with_it(home: Home, tmp_path: Path) -> None:
+    with Corpus.open(home, None) as corpus:
+        corpus.warm()
+        corpus.search("klystron", sources=["bely"])
+        held = weakref.ref(corpus._snapshot.meaning._held)
+        write_release(tmp_path, [Written("bely", "1", "a new entry", ("Entry 1: the gun was conditioned.",))], number=2)
+        assert corpus.refresh() == 2
+        assert held() is None
+
+
+def test_a_question_that_waited_for_the_model_does_not_outlive_its_release(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from aps_rag_pipeline import models
+
+    opened, asked = models.open_encoder, threading.Event()
+
+    def slow(*arguments: Any, **named: Any) -> Any:
+        asked.wait(30)
+        return opened(*arguments, **named)
+
+    monkeypatch.setattr(models, "open_encoder", slow)
+    with Corpus.open(home, None) as corpus:
+        gone = weakref.ref(corpus._snapshot)
+        waiting = corpus._snapshot.once_loaded(gone)
+        asked.set()
+        assert waiting.result(30) is corpus._snapshot
+        write_release(tmp_path, [Written("bely", "1", "a new entry", ("Entry 1: the gun was conditioned.",))], number=2)
+        assert corpus.refresh() == 2
+        del waiting
+        gc.collect()
+        assert gone() is None
+        assert corpus.search("gun").hits
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def test_a_model_that_was_away_is_looked_for_again(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,6 +106,11 @@ def test_a_run_opens_few_engines_however_many_events_it_has(folder: Path, monkey
     assert len(made) == len(set(made)) == 5
 
 
+def test_it_has_all_that_dagsters_own_has(tmp_path: Path) -> None:
+    ours, theirs = (made(str(tmp_path / made.__name__)) for made in (history.History, history.DagsterSqliteStorage))
+    assert vars(ours).keys() == vars(theirs).keys()
+
+
 def test_a_table_that_is_made_later_is_seen_later(folder: Path) -> None:
     with instance(folder, OURS) as made:
         events = made.event_log_storage

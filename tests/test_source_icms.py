@@ -208,17 +208,18 @@ def test_folder_that_cannot_be_listed_removes_no_document(tmp_path: Path) -> Non
 
 
 def test_folder_that_fails_to_list_removes_no_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder_outage(tmp_path, lambda folder: outage(monkeypatch, folder))
+
+
+def outage(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     real = os.scandir
 
-    def outage(folder: Path) -> None:
-        def scandir(path: str | Path = ".") -> object:
-            if Path(path) == folder:
-                raise PermissionError(13, "Permission denied")
-            return real(path)
+    def scandir(path: str | Path = ".") -> object:
+        if Path(path) == folder:
+            raise PermissionError(13, "Permission denied")
+        return real(path)
 
-        monkeypatch.setattr(os, "scandir", scandir)
-
-    folder_outage(tmp_path, outage)
+    monkeypatch.setattr(os, "scandir", scandir)
 
 
 def folder_outage(tmp_path: Path, cut_off: object) -> None:
@@ -247,6 +248,46 @@ def test_a_sidecar_that_is_written_again_with_the_same_rows_makes_nobody_read_al
     assert tree.changes() == []
     tree.describe(rows[0], rows[1].replace(",A,", ",Another,"), rows[2])
     assert records(tree.changes())["APS_1"].title == "Another"
+
+
+def test_a_folder_that_cannot_be_listed_blocks_no_document_that_stays_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = Tree(tmp_path, "sidecar.csv")
+    tree.write("locked/x.txt", "words")
+    tree.write("b.txt", "words")
+    tree.describe(HEAD, "APS_2,b.txt,B,2,,,,public,", "APS_2,,B,1,,,,public,")
+    assert set(records(tree.changes())) == {"APS_2", "locked/x.txt"}
+    outage(monkeypatch, tree.root / "locked")
+    assert {change.unit for change in tree.changes() if isinstance(change, Complete | Failure)} == {"locked"}
+
+
+def test_only_the_documents_whose_rows_moved_are_read_again(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, "sidecar.csv")
+    for name in "abcd":
+        tree.write(f"{name}.txt", f"words of {name}")
+    rows = {name: f"APS_{name},{name}.txt,Title {name},1,,,,public," for name in "abc"}
+    tree.describe(HEAD, *rows.values())
+
+    def read() -> set[str]:
+        return {change.unit for change in tree.changes() if isinstance(change, Complete)}
+
+    assert read() == {"APS_a", "APS_b", "APS_c", "d.txt"}
+    rows["b"] = rows["b"].replace("Title b", "Another")
+    tree.describe(HEAD, *rows.values())
+    assert read() == {"APS_b"}
+    tree.describe(HEAD, "APS_d,d.txt,Title d,1,,,,public,", *rows.values())  # all other rows move one down
+    assert read() == {"APS_d", "d.txt"}
+    tree.describe(HEAD, *rows.values(), "APS_a,,Title a,2,,,,public,")  # a revision without its file
+    assert read() == {"APS_d", "d.txt", "APS_a"}
+    tree.describe(HEAD, *rows.values(), ",,nothing,,,,,,", "APS_a,,Title a,2,,,,public,", "APS_e,,E,1,,,,public,")
+    assert read() == {"APS_e", "sidecar sidecar.csv"}
+    tree.describe(HEAD, *rows.values(), ",,nothing,,,,,,", "APS_e,,E,1,,,,public,")
+    assert read() == {"APS_a", "APS_e"}  # where the row stands of which there should be a file is told
+    tree.describe(HEAD.replace("Access", "Remark"), *rows.values())  # now nobody has a label of their own
+    assert read() == {"APS_a", "APS_b", "APS_c", "APS_e", "sidecar sidecar.csv"}
+    tree.describe(HEAD.replace("Access", "Remark"), *rows.values())
+    assert read() == set()
 
 
 def test_a_sidecar_beyond_the_limit_is_told_by_its_size_and_times(tmp_path: Path) -> None:

@@ -56,6 +56,15 @@ class Unit:
     name: str
     files: tuple[FileEntry, ...]
 
+    @property
+    def told(self) -> list[str]:
+        """What else than its files decides what it says; when that moves, it is read again."""
+        return []
+
+    @property
+    def state(self) -> str:
+        return _digest([_digest(self.told), *(entry.state for entry in self.files)])
+
 
 @dataclass
 class Listing:
@@ -82,7 +91,7 @@ class FileSource(Source):
             yield Unit(entry.name, (entry,))
 
     def shared_files(self) -> tuple[Path, ...]:
-        """Files that every unit depends on (a sidecar table): when one moves, everything is read again."""
+        """Files beside the listed ones (a sidecar table) that units depend on, each as its `told` says."""
         return () if self.feed.sidecar is None else (self.feed.sidecar,)
 
     # the contract
@@ -98,7 +107,6 @@ class FileSource(Source):
                 f"{self.feed.location}: the folder is empty but {len(known)} files were read from it before; "
                 "nothing is removed. If they are really gone, remove the feed from facility.yaml"
             )
-        shared = self._shared_state()
         seen: dict[str, str] = {}
         yield from listing.ignored
         for failure in listing.failures:
@@ -107,9 +115,8 @@ class FileSource(Source):
                 if name == failure.unit or name.startswith(failure.unit + "/"):
                     seen[name] = known[name]
         for unit in self.units(listing):
-            state = _digest([shared, *(entry.state for entry in unit.files)])
-            seen[unit.name] = state
-            if known.get(unit.name) == state and unit.name not in retry:
+            seen[unit.name] = unit.state
+            if known.get(unit.name) == seen[unit.name] and unit.name not in retry:
                 continue
             yield from self._read_whole(unit)
         for name in known.keys() - seen.keys():

@@ -45,6 +45,20 @@ class DocumentUnit(Unit):
     blocked: str = ""
     labelled: bool = False
 
+    @property
+    def told(self) -> list[str]:
+        """The rows of the sidecar that are about it: another document's row makes nobody read this one again."""
+        if not (self.rows or self.lost or self.problems):
+            return []
+        # Where a row stands matters only where a failure says it: one row more moves all below it.
+        described = [f"{file}|{row.said}" for file, row in self.rows]
+        lost = [f"{row.place if self.promises(row) else ''}|{row.said}" for row in self.lost]
+        return [self.identity, str(self.labelled), *described, "lost", *lost, *map(repr, self.problems)]
+
+    def promises(self, row: Description) -> bool:
+        """Whether a file should be where this lost row says: an old revision whose file nobody kept is history."""
+        return bool(row.file) or not self.files
+
 
 class DocumentFiles(FileSource):
     """One record a document. Without a sidecar row a file is a document of its own, its path the id."""
@@ -104,8 +118,7 @@ class DocumentFiles(FileSource):
         for place, reason in unit.problems:
             yield Failure(unit.name, place, place, reason, "mend or remove the row", True)
         for row in unit.lost:
-            # An old revision whose file nobody kept is history; a path that is stated is a promise.
-            if row.file or not unit.files:
+            if unit.promises(row):
                 reason = f"the sidecar names {row.file or row.identity}, but there is no such file"
                 yield Failure(unit.name, row.place, row.place, reason, "put the file there or remove the row", False)
         if unit.rows:

@@ -53,6 +53,11 @@ class Description:
         return " ".join(cell_text(self.values.get(name, "")).split())
 
     @property
+    def said(self) -> str:
+        """All that the row says, wherever it stands."""
+        return repr((sorted(self.values.items()), list(self.others.items())))
+
+    @property
     def file(self) -> str:
         return self.text("file").replace("\\", "/").removeprefix("./").strip("/")
 

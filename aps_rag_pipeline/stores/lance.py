@@ -9,15 +9,23 @@ from __future__ import annotations
 
 import functools
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import ModuleType
 from typing import Any
 
+_importing = threading.Lock()
 
-@functools.lru_cache(maxsize=1)
+
 def lancedb() -> Any:
     """The module `lancedb`."""
+    with _importing:  # two threads that both replace what is replaced here would put back each other's
+        return _imported()
+
+
+@functools.lru_cache(maxsize=1)
+def _imported() -> Any:
     import pydantic
 
     with ExitStack() as replaced:
@@ -28,6 +36,7 @@ def lancedb() -> Any:
 
             replaced.enter_context(_replaced(overrides, "override", _unlooked))
         import lancedb as module
+    module.query.Query.model_rebuild()  # this one every question uses, from several threads
     return module
 
 
