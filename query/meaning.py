@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 #: Part of the index that is searched where most rows come into question: finds 99 of the 100 nearest.
-_SHARE = 0.4
+_SHARE = 0.25
 #: Few partitions have much of a border: of those so many are searched.
 _FEWEST = 40
 #: Where a filter of labels leaves less than this part of the rows, or any other filter narrows, all of it is searched.
