@@ -67,7 +67,7 @@ def stems(text: str) -> list[str]:
     return found
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=4_096)  # what stands between two blanks may be long
 def _stems_of_word(word: str) -> frozenset[str]:
     return frozenset(stems(word))
 

@@ -307,6 +307,20 @@ def test_a_sidecar_beyond_the_limit_is_told_by_its_size_and_times(tmp_path: Path
     assert states[2] == states[3]
 
 
+def test_a_sidecar_that_is_too_large_or_no_file_fails_the_feed_unread(tmp_path: Path) -> None:
+    tree = Tree(tmp_path, "sidecar.csv")
+    tree.write("a.txt", "words")
+    assert tree.sidecar is not None
+    with tree.sidecar.open("wb") as stream:
+        stream.truncate(int(Limits().max_file_mb * 1e6) + 1)
+    with pytest.raises(FeedError, match=r"sidecar\.csv: .*max_file_mb"):
+        tree.changes()
+    tree.sidecar.unlink()
+    os.mkfifo(tree.sidecar)  # to read it would wait for ever
+    with pytest.raises(FeedError, match="not a regular file"):
+        tree.changes()
+
+
 def test_sidecar_as_a_workbook_with_a_column_map(tmp_path: Path) -> None:
     book = openpyxl.Workbook()
     for row in (["Export of 2024"], ["Doc", "Where", "Heading"], ["U1-2.DRW", "d.txt", "Drawing"]):

@@ -62,8 +62,8 @@ app.add_typer(demo.app, name="demo", help="A made-up facility with known truth."
 
 def main() -> NoReturn:
     """Run a command; known errors become one line on standard error."""
-    # The collector would look some hundred times through what is imported to stay, and once more, for a second, when
-    # the process ends.
+    # The collector would look again and again through what is imported to stay, and once more, for a second, when the
+    # process ends.
     gc.set_threshold(_COLLECT_AFTER)
     atexit.register(gc.freeze)
     try:

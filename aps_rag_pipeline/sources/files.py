@@ -266,7 +266,7 @@ class FileSource(Source):
             yield Complete(unit.name)
 
     def _shared_state(self) -> str:
-        """By content: an export that writes the same table every night makes nobody read all files again."""
+        """By content: an export that writes the same table every night is no news."""
         states = []
         for path in self.shared_files():
             try:
@@ -277,7 +277,7 @@ class FileSource(Source):
         return _digest(states)
 
     def _content_state(self, path: Path) -> str:
-        """Of a file that is too large to be read, or none to be read, its size and times."""
+        """The digest of a file; its size and times where it is larger than what is read, or no regular file."""
         stat = path.stat()
         if S_ISREG(stat.st_mode) and stat.st_size <= self.context.limits.max_file_mb * 1e6:
             return _digest_of_file(path)

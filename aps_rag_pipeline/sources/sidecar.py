@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC
 from pathlib import Path
+from stat import S_ISREG
 
 from aps_rag_pipeline.content.dates import parse_time
 from aps_rag_pipeline.content.tables import Cell, Wanted, cell_text, read_tables
@@ -103,9 +104,15 @@ def read_sidecar(path: Path, feed: Feed, limits: Limits) -> Sidecar:
     """The sidecar table of a feed.
 
     Raises:
-        FeedError: it cannot be read, or has no column that names files or documents.
+        FeedError: it cannot be read, is too large, or has no column that names files or documents.
     """
     try:
+        stat = path.stat()
+        if not S_ISREG(stat.st_mode):
+            raise FeedError(f"{path}: not a regular file; mend or remove `sidecar` of feed {feed.name}")
+        if stat.st_size > limits.max_file_mb * 1e6:
+            size = f"{stat.st_size / 1e6:.1f} MB, more than limits.max_file_mb ({limits.max_file_mb:g})"
+            raise FeedError(f"{path}: {size}; raise the limit or split the table and the feed")
         data = path.read_bytes()
     except OSError as error:
         raise FeedError(f"{path}: cannot be read ({error.strerror or error})") from error
